@@ -209,6 +209,19 @@ class Record:
         """True only for a run that ended well: a running, failed or stopped one never counts."""
         return self.status == "ok"
 
+    @property
+    def hardware(self) -> str:
+        """What the times speak of: "tpu", "cuda", "cpu" or "unknown", whatever was asked for."""
+        if self.platform != "native":
+            return self.platform
+        # There is no native PyTorch on a TPU: such a record stopped before it knew its platform.
+        return "unknown" if self.device == "tpu" else self.device
+
+    @property
+    def is_emulated_tpu(self) -> bool:
+        """Asked for `tpu`, ran on the PJRT CPU client: never priced or ranked as a TPU."""
+        return self.device == "tpu" and self.hardware not in ("tpu", "cuda")
+
     def metric(self, name: str) -> Metric | None:
         return next((m for m in self.metrics if m.name == name), None)
 
