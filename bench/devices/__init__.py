@@ -1,0 +1,1 @@
+"""Devices: one file each, found by the name of its configuration."""

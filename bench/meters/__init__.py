@@ -1,0 +1,1 @@
+"""Meters: one file each, found by the name of its configuration."""

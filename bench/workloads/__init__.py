@@ -1,0 +1,1 @@
+"""Workloads: one file each, found by the name of its configuration."""
