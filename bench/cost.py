@@ -94,7 +94,7 @@ def first_day(as_of: str) -> date | None:
         year = int(parts[0])
         if len(parts) == 2 and parts[1].startswith("Q"):
             return date(year, 3 * int(parts[1][1:]) - 2, 1)
-        month, day = (int(part) for part in (parts[1:] + ["1", "1"])[:2])
+        month, day = (int(part) for part in [*parts[1:], "1", "1"][:2])
         if len(parts) > 3:
             raise ValueError
         return date(year, month, day)
