@@ -78,7 +78,8 @@ class Drawing:
 
 
 def drawings(runs: Sequence[Run]) -> list[Drawing]:
-    """Every figure that the runs of one section have the data for."""
+    """Every figure that the finished runs of one section have the data for."""
+    runs = [run for run in runs if run.record.is_good]
     made = [
         maker(runs) for maker in (draw_throughput, draw_steps, draw_phases, draw_loss, draw_parity)
     ]
@@ -87,7 +88,7 @@ def drawings(runs: Sequence[Run]) -> list[Drawing]:
 
 def draw_throughput(runs: Sequence[Run]) -> Drawing | None:
     """Bars with 95 % intervals; an emulated TPU is hatched and named."""
-    shown = [(r, throughput(r.record)) for r in runs if r.record.is_good and throughput(r.record)]
+    shown = [(r, throughput(r.record)) for r in runs if throughput(r.record)]
     # One axis has one unit: the first run's.
     shown = [(r, m) for r, m in shown if m.name == shown[0][1].name]
     if not shown:
@@ -98,8 +99,9 @@ def draw_throughput(runs: Sequence[Run]) -> Drawing | None:
         for row, ((run, metric), color) in enumerate(
             zip(shown, _colors([run for run, _ in shown]), strict=True)
         ):
-            hatch = "////" if run.record.is_emulated_tpu else None
-            axes.barh(row, metric.value, color=color, height=0.58, hatch=hatch, edgecolor="white")
+            bar = axes.barh(row, metric.value, color=color, height=0.58, linewidth=0)
+            if run.record.is_emulated_tpu:
+                bar[0].set(hatch="////", edgecolor="white")
             if metric.ci95:
                 errors = [[metric.value - metric.ci95[0]], [metric.ci95[1] - metric.value]]
                 errors = np.maximum(errors, 0)  # an interval need not hold the value
@@ -113,7 +115,7 @@ def draw_throughput(runs: Sequence[Run]) -> Drawing | None:
                 va="center",
             )
         axes.set_yticks(range(len(shown)), [_short(run.name) for run, _ in shown])
-        axes.invert_yaxis()
+        axes.set_ylim(len(shown) - 0.5, -0.5)  # the first run on top
         axes.margins(x=0.16)
         axes.set_xlim(left=0)
         axes.set_xlabel(unit)
@@ -132,7 +134,11 @@ def draw_steps(runs: Sequence[Run]) -> Drawing | None:
     shown = [(r, step_samples(r.record)) for r in runs if step_samples(r.record)]
     if not shown:
         return None
-    factor, unit = scale_of(max(max(steps) for _, steps in shown), "s")
+    longest_s = max(max(steps) for _, steps in shown)
+    factor, unit = scale_of(longest_s, "s")
+    # One slow run would press the others onto the axis.
+    shortest_s = min(min(steps) for _, steps in shown)
+    far_apart = 0 < shortest_s < longest_s / 8
 
     def paint(axes: Axes) -> None:
         for (run, steps), color in zip(shown, _colors([r for r, _ in shown]), strict=True):
@@ -143,7 +149,14 @@ def draw_steps(runs: Sequence[Run]) -> Drawing | None:
             style = {"marker": ".", "markersize": 3 if many else 7, "alpha": 0.9}
             linestyle = "none" if many else "-"
             axes.plot(x, y, color=color, label=_short(run.name), linestyle=linestyle, **style)
-        axes.set_ylim(bottom=0)
+        if far_apart:
+            axes.set_yscale("log")
+            # The default writes powers of ten as maths, which stays off for the sake of "$".
+            axes.yaxis.set_major_formatter(lambda value, _: number(value, 1))
+            axes.yaxis.set_minor_formatter(lambda value, _: "")
+            axes.tick_params(which="minor", size=0)
+        else:
+            axes.set_ylim(bottom=0)
         axes.set_xlabel("timed step")
         axes.set_ylabel(unit)
         _whole_ticks(axes)
@@ -155,6 +168,8 @@ def draw_steps(runs: Sequence[Run]) -> Drawing | None:
         for run, steps in shown
     )
     note = "Lower is better; a flat line is a settled run."
+    if far_apart:
+        note += " Logarithmic scale."
     return _drawing("steps", "Time of every timed step", note, alt, paint, 2.9)
 
 
@@ -181,7 +196,7 @@ def draw_phases(runs: Sequence[Run]) -> Drawing | None:
             )
             left += seconds
         axes.set_yticks(range(len(shown)), [_short(run.name) for run in shown])
-        axes.invert_yaxis()
+        axes.set_ylim(len(shown) - 0.5, -0.5)  # the first run on top
         axes.set_xlabel(unit)
         axes.grid(axis="y", visible=False)
         _legend(axes)
@@ -289,13 +304,14 @@ def _whole_ticks(axes: Axes) -> None:
 
 def _legend(axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
+    columns = max(1, min(3, len(labels), 48 // (max(map(len, labels), default=1) + 5)))
     axes.legend(
         handles,
         # A label with a leading underscore would be dropped in silence.
         [label.lstrip("_") or "?" for label in labels],
         loc="lower left",
         bbox_to_anchor=(-0.02, 1.0),
-        ncols=min(3, max(1, len(labels))),
+        ncols=columns,
         handlelength=1.2,
         columnspacing=1.2,
         borderaxespad=0.2,

@@ -13,6 +13,7 @@ _BYTE_STEPS = (
     (1.0, "bytes"),
 )
 NOTHING = "\N{EN DASH}"
+UNAVAILABLE = "n/a"  # a metric without a value; its method says why
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -26,7 +27,13 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def scale_of(value: float, unit: str) -> tuple[float, str]:
-    """(factor, shown unit) such that value / factor reads well."""
+    """(factor, shown unit) such that value / factor reads well: 0.002 "s" -> (0.001, "ms")."""
+    if unit.startswith("USD/"):
+        per = unit.removeprefix("USD/").replace("-", " ")
+        # Nobody compares $0.0000103 with $0.0000137.
+        for factor, count in ((1.0, ""), (1e-3, "1,000 "), (1e-6, "million "), (1e-9, "billion ")):
+            if abs(value) >= factor / 10 or factor == 1e-9:
+                return factor, f"per {count}{per}{'s' * bool(count)}"
     steps = {"s": _TIME_STEPS, "bytes": _BYTE_STEPS}.get(unit)
     if steps is None:
         return 1.0, "" if unit == "1" else unit
@@ -34,13 +41,12 @@ def scale_of(value: float, unit: str) -> tuple[float, str]:
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """A value with its unit: "4.42 s", "5.50 GiB", "$0.00123 / step", "12,300 tokens/s"."""
+    """A value with its unit: "4.42 s", "5.50 GiB", "$10.3 per million steps", "12,300 tokens/s"."""
     if value is None:
-        return NOTHING
-    if unit.split("/")[0] == "USD":
-        per = unit.partition("/")[2].replace("-", " ")
-        return f"${number(value)}" + (f" / {per}" if per else "")
+        return UNAVAILABLE
     factor, shown = scale_of(value, unit)
+    if unit.split("/")[0] == "USD":
+        return f"${number(value / factor)} {shown.removeprefix('USD')}".rstrip()
     return f"{number(value / factor)} {shown}".rstrip()
 
 

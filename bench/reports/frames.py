@@ -93,6 +93,8 @@ def _sort_key(record: Record) -> tuple:
 
 def hardware_text(record: Record) -> str:
     """What a run ran on, for people: "TPU v5e", "cpu", or "tpu on cpu" where there was no TPU."""
+    if record.hardware == "unknown":
+        return f"{record.device} (never started)"
     if record.is_emulated_tpu:
         return f"tpu on {record.hardware}"
     if record.hardware == "cpu" or not record.chip:

@@ -35,6 +35,15 @@ from bench.reports.frames import (
     throughput,
 )
 
+_COLUMNS = (
+    ("throughput", "Throughput", "below it: 95 % interval"),
+    ("step_time_s", "Step median", "below it: 95 % interval"),
+    ("step_time_p90_s", "p90", "time of a step"),
+    ("step_time_p99_s", "p99", "time of a step"),
+    ("peak_memory_bytes", "Device memory", "peak"),
+    ("host_peak_memory_bytes", "Host memory", "peak"),
+    ("cost_usd_per_step", "Cost", "of the steps alone, at the price in the notes"),
+)
 _LABEL_TEXT = {
     "assumed": "given by the user or taken as a working assumption",
     "modelled": "computed from a model, not seen on hardware",
@@ -96,7 +105,7 @@ def render(
         sections=[
             _section(key, group, pictures[key], notes) for key, group in sections(runs).items()
         ],
-        runs=[_run_details(run, notes) for run in runs],
+        runs=[_run_details(run) for run in runs],
         run_count=len(runs),
         broken=broken,
         staleness=_staleness(runs, today),
@@ -122,14 +131,15 @@ class _Notes:
         if metric is None:
             return {"text": missing, "sort": "", "note": None, "mark": "", "ci": "", "title": ""}
         text = formats.quantity(metric.value, metric.unit)
+        label = "not available" if metric.value is None else metric.label
         return {
             "text": text,
             "sort": "" if metric.value is None else repr(metric.value),
             "ci": formats.interval(metric.ci95, metric.value, metric.unit),
-            "note": self.number(metric.label, metric.method),
+            "note": self.number(label, metric.method),
             # Measured is the rule; what is not must show it without a pointer over it.
             "mark": "" if metric.label == MEASURED or metric.value is None else metric.label,
-            "title": f"{metric.label}: {metric.method}" if metric.method else metric.label,
+            "title": f"{label}: {metric.method}" if metric.method else label,
         }
 
     @property
@@ -146,14 +156,22 @@ def _section(
 ) -> dict[str, Any]:
     workload, scale, precision = key
     phases = phase_order(runs)
+    rows = [_row(run, notes) for run in runs]
+    measurements = _measurements(runs, notes)
     return {
         "id": _slug(*key),
         "workload": workload,
         "scale": scale,
         "precision": precision,
         "answers": verdicts.answers(runs),
-        "rows": [_row(run, notes) for run in runs],
-        "has_cost": any(_metrics(run).get("cost_usd_per_step") for run in runs),
+        "rows": rows,
+        "columns": [
+            (key, head, hint)
+            for key, head, hint in _COLUMNS
+            if any(row["cells"][key]["note"] for row in rows)
+        ],
+        "measurements": measurements,
+        "show_measurements": not any(throughput(run.record) for run in runs),
         "pictures": [
             {"title": d.title, "note": d.note, "alt": d.alt, "svg": Markup(d.svg)} for d in pictures
         ],
@@ -194,18 +212,30 @@ def _row(run: Run, notes: _Notes) -> dict[str, Any]:
         "mode": record.mode,
         "status": record.status,
         "error": record.error,
-        "throughput": notes.cell(throughput(record)),
-        "step": notes.cell(metrics.get("step_time_s")),
-        "percentiles": [notes.cell(metrics.get(f"step_time_p{p}_s")) for p in (90, 99)],
         "steps": len(step_samples(record)) or None,
-        "device_memory": notes.cell(metrics.get("peak_memory_bytes")),
-        "host_memory": notes.cell(metrics.get("host_peak_memory_bytes")),
+        "cells": {
+            "throughput": notes.cell(throughput(record)),
+            **{key: notes.cell(metrics.get(key)) for key, _, _ in _COLUMNS[1:-1]},
+            "cost_usd_per_step": notes.cell(metrics.get("cost_usd_per_step"), missing="no price"),
+        },
         "fallback": None if ops is None else len(ops),
         "fallback_names": ", ".join(f"{name} x {count}" for name, count in (ops or {}).items()),
         "parity": record.parity.verdict,
-        "cost": notes.cell(metrics.get("cost_usd_per_step"), missing="no price"),
         "no_cost": _no_cost(record),
     }
+
+
+def _measurements(runs: Sequence[Run], notes: _Notes) -> list[tuple[str, list[dict[str, Any]]]]:
+    """(name, a cell a run) for the metrics that the table of runs has no column for."""
+    in_table = {key for key, _, _ in _COLUMNS}
+    of_run = [_metrics(run) for run in runs]
+    rates = {rate.name for run in runs if (rate := throughput(run.record))}
+    names = dict.fromkeys(name for metrics in of_run for name in metrics)
+    return [
+        (formats.words(name), [notes.cell(metrics.get(name)) for metrics in of_run])
+        for name in names
+        if name not in in_table | rates
+    ]
 
 
 def _no_cost(record: Record) -> str:
@@ -232,9 +262,7 @@ def _parity_row(run: Run) -> dict[str, Any]:
         "name": run.name,
         "verdict": parity.verdict,
         "difference": formats.NOTHING if difference is None else formats.number(difference, 2),
-        "tolerance": formats.NOTHING
-        if parity.tolerance is None
-        else formats.number(parity.tolerance, 2),
+        "tolerance": formats.NOTHING if parity.tolerance is None else f"{parity.tolerance:g}",
         "steps": parity.steps,
         "note": parity.note,
         "lines": lines[:10],
@@ -245,20 +273,8 @@ def _loss(value: float | None) -> str:
     return "not finite" if value is None else formats.number(value, 7)
 
 
-def _run_details(run: Run, notes: _Notes) -> dict[str, Any]:
+def _run_details(run: Run) -> dict[str, Any]:
     record = run.record
-    in_tables = {
-        "step_time_s",
-        "step_time_p90_s",
-        "step_time_p99_s",
-        "peak_memory_bytes",
-        "host_peak_memory_bytes",
-        "cost_usd_per_step",
-    }
-    rate = throughput(record)
-    others = [
-        m for m in shown_metrics(record) if m.name not in in_tables and (not rate or m != rate)
-    ]
     facts = {
         "record": str(run.path),
         "ran on": record.ran_on,
@@ -271,6 +287,7 @@ def _run_details(run: Run, notes: _Notes) -> dict[str, Any]:
         "git commit": record.git_commit,
         "corpus": record.corpus_hash,
         "configuration": record.config_fingerprint,
+        "workload": ", ".join(f"{k}: {v}" for k, v in record.facts.items()),
         "software": ", ".join(f"{k} {v}" for k, v in record.software.items()),
         "host": ", ".join(f"{k}: {v}" for k, v in record.host.items()),
     }
@@ -281,7 +298,6 @@ def _run_details(run: Run, notes: _Notes) -> dict[str, Any]:
         "precision": record.precision,
         "status": record.status,
         "facts": [(name, text) for name, text in facts.items() if text],
-        "metrics": [(formats.words(m.name), notes.cell(m)) for m in others],
         "counters": json.dumps(record.counters, indent=1, ensure_ascii=False),
         "config": json.dumps(record.config, indent=1, ensure_ascii=False),
     }

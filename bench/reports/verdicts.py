@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench import stats
-from bench.cost import CostError, cost_per_step
-from bench.record import MEASURED, Record
+from bench.cost import CostError, cost_per_step, cost_per_unit
+from bench.record import MEASURED, Metric, Record
 from bench.reports import formats
 from bench.reports.frames import (
     Run,
@@ -129,14 +129,25 @@ def headline(runs: Sequence[Run]) -> Headline:
         title = f"{who} is fastest in {len(where)} of {len(leads)} comparisons"
     lines = [
         f"{hardware_text(found.first.record)} is {_ratio_text(found)} "
-        f"{hardware_text(found.second.record)} on {workload} ({precision})."
+        f"{hardware_text(found.second.record)} on {workload} ({precision}; "
+        f"{_parity_of_pair(found)})."
         for (workload, _, precision), found in leads.items()
     ]
-    return Headline(title, " ".join(lines[:3]))
+    for (workload, _, precision), group in sections(runs).items():
+        found = bills(group)
+        if len(found) > 1:
+            first, second = (formats.quantity(b.metric.value, b.metric.unit) for b in found[:2])
+            lines.append(
+                f"{found[0].run.name} is cheapest on {workload} ({precision}): {first} against "
+                f"{second} ({found[0].metric.label})."
+            )
+    return Headline(title, " ".join(lines[:4]))
 
 
 def _why_no_tpu(runs: Sequence[Run]) -> str:
-    emulated = sorted({r.record.hardware for r in runs if r.record.is_emulated_tpu})
+    emulated = sorted(
+        {r.record.hardware for r in runs if r.record.is_emulated_tpu and r.record.is_good}
+    )
     modelled = any(r.record.run != "measure" and r.record.device == "tpu" for r in runs)
     if emulated:
         return (
@@ -160,26 +171,34 @@ def answers(runs: Sequence[Run]) -> list[Answer]:
     """The cards of one section."""
     return [
         card
-        for card in (_parity(runs), _fallback(runs), _fastest(runs), _overhead(runs), _cost(runs))
+        for card in (
+            _parity(runs),
+            _fallback(runs),
+            _fastest(runs),
+            *_ratios(runs),
+            _overhead(runs),
+            _cost(runs),
+        )
         if card is not None
     ]
 
 
 def _parity(runs: Sequence[Run]) -> Answer:
-    question = "Same losses as the CPU?"
-    judged = [r for r in runs if r.record.parity.verdict in ("pass", "fail")]
-    if not judged:
+    question = "Same results as the CPU?"
+    # A failed verdict counts from a failed run too; a pass only from a run that ended well.
+    failed = [r for r in runs if r.record.parity.verdict == "fail"]
+    passed = [r for r in runs if r.record.parity.verdict == "pass" and r.record.is_good]
+    if not failed and not passed:
         return Answer(question, "Not checked", "no run made a parity pass", "warn")
-    failed = [r for r in judged if r.record.parity.verdict == "fail"]
     worst = max(
-        failed or judged, key=lambda r: r.record.parity.max_relative_difference or float("inf")
+        failed or passed, key=lambda r: r.record.parity.max_relative_difference or float("inf")
     )
     parity = worst.record.parity
     difference = parity.max_relative_difference
     shown = "not finite" if difference is None else formats.number(difference, 2)
     detail = (
         f"{worst.name}: largest relative difference {shown} over {parity.steps} steps, "
-        f"allowed {formats.number(parity.tolerance, 2)}"
+        f"allowed {parity.tolerance:g}"
     )
     return Answer(question, "No" if failed else "Yes", detail, "bad" if failed else "good")
 
@@ -240,15 +259,62 @@ def _overhead(runs: Sequence[Run]) -> Answer | None:
     return None
 
 
-def _cost(runs: Sequence[Run]) -> Answer | None:
+def _ratios(runs: Sequence[Run]) -> list[Answer]:
+    """A comparison workload's own answer: its ratio of two sides, measured in turn."""
+    return [
+        Answer(
+            formats.words(metric.name),
+            f"{formats.number(metric.value)}x",
+            f"{run.name}; {formats.interval(metric.ci95, metric.value, '1')}; {metric.method}",
+        )
+        for run in runs
+        for metric in run.record.metrics
+        if run.record.is_good and metric.name.endswith("_ratio") and metric.ci95
+    ][:3]
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What a run costs; `unit` is what the bills of a section have in common."""
+
+    run: Run
+    metric: Metric
+    unit: str
+
+
+def bills(runs: Sequence[Run]) -> list[Bill]:
+    """Costs of one section that can be compared, cheapest first: per unit of work, else per step.
+
+    Only rankable runs: no price for what must not be ranked.
+    """
+    ranked = [run for run in runs if is_rankable(run.record)]
     priced = []
-    for run in runs:
+    for run in ranked:
         try:
-            priced.append((cost_per_step(run.record, price_of(run.record)), run))
+            priced.append((run, cost_per_step(run.record, price_of(run.record))))
         except CostError:
             continue
-    if not priced:
-        return Answer("Cost per step", "No price", "no run here has both a price and its hardware")
-    metric, run = min(priced, key=lambda item: item[0].value)
-    detail = f"{run.name}; {metric.label}; {price_of(run.record).summary()}"
-    return Answer("Cost per step", formats.quantity(metric.value, metric.unit), detail)
+    shared = [u for r, _ in priced[:1] for u in r.record.work_per_step]
+    unit = next((u for u in shared if all(r.record.work_per_step.get(u) for r, _ in priced)), None)
+    if unit is None:
+        # Steps that do different work have no common price.
+        return [Bill(run, metric, "steps") for run, metric in priced] if len(priced) == 1 else []
+    made = [Bill(r, cost_per_unit(r.record, price_of(r.record), unit), unit) for r, _ in priced]
+    return sorted(made, key=lambda bill: bill.metric.value)
+
+
+def _cost(runs: Sequence[Run]) -> Answer:
+    found = bills(runs)
+    if not found:
+        emulated = any(run.record.is_emulated_tpu for run in runs)
+        detail = "no TPU took part; " if emulated else ""
+        return Answer("Cost", "No price", f"{detail}no price was given for this hardware")
+    bill = found[0]
+    text = formats.quantity(bill.metric.value, bill.metric.unit)
+    how = f"{bill.metric.label}; {price_of(bill.run.record).summary()}"
+    if len(found) == 1:
+        return Answer("Cost", text, f"{bill.run.name}; {how}")
+    second = found[1]
+    more = formats.quantity(second.metric.value, second.metric.unit)
+    detail = f"{text}, next {second.run.name} at {more}; {how}"
+    return Answer("Cheapest", hardware_text(bill.run.record), detail)

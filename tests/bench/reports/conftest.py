@@ -73,9 +73,7 @@ def make_record(device: str = "cpu", **changes: Any) -> Record:
     record.add_metric("step_time_s", median(samples), "s", method=method, ci95=ci95)
     value, ci95 = rate(2, median(samples), ci95)
     method = "2 sequences per step over the median step time"
-    record.add_metric(
-        "throughput_sequences_per_s", value, "sequences/s", method=method, ci95=ci95
-    )
+    record.add_metric("throughput_sequences_per_s", value, "sequences/s", method=method, ci95=ci95)
     method = "not reported by this PJRT client" if emulated else "no device memory on a CPU"
     record.add_metric("peak_memory_bytes", None, "bytes", method=method)
     record.add_metric(
