@@ -163,6 +163,7 @@ class Record:
     chip          the chip's name as the runtime gives it, e.g. "TPU v5e", or None
     ran_on        one sentence for people, e.g. "tpu (PJRT platform: cpu, no TPU found: ...)"
     work_per_step how much one step does, e.g. {"sequences": 2, "tokens": 256}
+    facts         what the workload says of itself, e.g. {"parameters": 336226108}
     phases        seconds by phase name, see PHASES
     samples       raw samples by name; the timed steps are "step_time_s"
     counters      e.g. {"compiles": 3, "cpu_fallback_ops": {"aten::foo": 2}}
@@ -184,6 +185,7 @@ class Record:
     config: dict[str, Any] = field(default_factory=dict)
     config_fingerprint: str = ""
     corpus_hash: str | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
     started_utc: str = field(default_factory=lambda: utc_now())
     finished_utc: str | None = None
     work_per_step: dict[str, float] = field(default_factory=dict)

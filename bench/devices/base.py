@@ -6,10 +6,12 @@ compilations and CPU fallbacks, and says in one sentence what it really ran on.
 
 from __future__ import annotations
 
+import copy
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bench.options import UsageError, one_of, option
@@ -97,6 +99,12 @@ class Device(ABC):
     def describe(self) -> str:
         """One sentence for people on what this device is."""
 
+    def with_precision(self, precision: str) -> Device:
+        """The same started device with another precision."""
+        other = copy.copy(self)
+        other.options = replace(self.options, precision=precision)
+        return other
+
     # Running
 
     @abstractmethod
@@ -107,7 +115,9 @@ class Device(ABC):
         """Raise UsageError if the configured mode is not there."""
         if self.options.mode not in self.modes():
             valid = one_of(self.options.mode, self.modes())
-            raise UsageError(f"device.mode={self.options.mode}: not available on {self.name}; {valid}")
+            raise UsageError(
+                f"device.mode={self.options.mode}: not available on {self.name}; {valid}"
+            )
 
     def place(self, model: torch.nn.Module) -> torch.nn.Module:
         """The model on this device."""
@@ -145,9 +155,9 @@ class Device(ABC):
 
     def compiles(self) -> int:
         """How many executables were compiled so far in this process."""
-        import torch._dynamo.utils as dynamo
-
-        return int(dynamo.counters["stats"]["unique_graphs"])
+        # Looked up, not imported: that takes seconds, and who compiled has done it.
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        return int(dynamo.counters["stats"]["unique_graphs"]) if dynamo else 0
 
     def fallbacks(self) -> dict[str, int]:
         """Operator -> how often it ran on the CPU instead, so far."""

@@ -22,8 +22,10 @@ class CudaDevice(Device):
 
         if not torch.cuda.is_available():
             built = torch.version.cuda
-            why = f"PyTorch {torch.__version__} finds no GPU" if built else (
-                f"this PyTorch ({torch.__version__}) is built without CUDA"
+            why = (
+                f"PyTorch {torch.__version__} finds no GPU"
+                if built
+                else (f"this PyTorch ({torch.__version__}) is built without CUDA")
             )
             raise UsageError(f"device=cuda: {why}; use device=cpu or device=tpu")
         self._device = torch.device("cuda", torch.cuda.current_device())

@@ -99,9 +99,7 @@ class WarmUp:
         return (
             len(self.step_times_s) >= self.minimum
             and self.compiling_stopped
-            and stats.is_settled(
-                self.step_times_s, window=self.window, tolerance=self.tolerance
-            )
+            and stats.is_settled(self.step_times_s, window=self.window, tolerance=self.tolerance)
         )
 
     @property
