@@ -76,9 +76,7 @@ def rrelu_with_noise(self, noise, lower=1 / 8, upper=1 / 3, training=False, *, k
 @in_opmath
 def elu(self, alpha=1, scale=1, input_scale=1):
     alpha, scale, input_scale = (like(x, self) for x in (alpha, scale, input_scale))
-    return jnp.where(
-        self <= 0, jnp.expm1(self * input_scale) * (alpha * scale), self * scale
-    )
+    return jnp.where(self <= 0, jnp.expm1(self * input_scale) * (alpha * scale), self * scale)
 
 
 @register_lowering("aten::elu_backward", dynamic=("alpha", "scale", "input_scale"))
@@ -156,8 +154,10 @@ def gelu_backward(grad_output, self, *, approximate="none"):
 
 
 def _sigmoid(x):
-    return lax.logistic(x) if not jnp.issubdtype(x.dtype, jnp.complexfloating) else 1 / (
-        1 + jnp.exp(-x)
+    return (
+        lax.logistic(x)
+        if not jnp.issubdtype(x.dtype, jnp.complexfloating)
+        else 1 / (1 + jnp.exp(-x))
     )
 
 
@@ -267,7 +267,7 @@ def hardshrink(self, lambd=0.5):
 def softshrink(self, lambd=0.5):
     limit = like(lambd, self)
     # Inside the band the result is zero, but NaN stays NaN.
-    inside = jnp.where(self != self, self, np.array(0, self.dtype))
+    inside = jnp.where(jnp.isnan(self), self, np.array(0, self.dtype))
     return jnp.where(self > limit, self - limit, jnp.where(self < -limit, self + limit, inside))
 
 
@@ -291,8 +291,10 @@ def hardshrink_backward(grad_out, self, lambd):
 
 def _max_or_zero(x, dim):
     """The maximum along `dim`, also of an empty tensor."""
-    return jnp.max(x, axis=dim, keepdims=True, initial=-jnp.inf) if x.size == 0 else jnp.max(
-        x, axis=dim, keepdims=True
+    return (
+        jnp.max(x, axis=dim, keepdims=True, initial=-jnp.inf)
+        if x.size == 0
+        else jnp.max(x, axis=dim, keepdims=True)
     )
 
 

@@ -112,7 +112,7 @@ def _xlog(log):
 
     def function(x, y):
         product = jnp.where(x == 0, 0, x * log(jnp.where(x == 0, 1, y)))
-        return jnp.where(y != y, y, product)
+        return jnp.where(jnp.isnan(y), y, product)
 
     return function
 
@@ -241,9 +241,8 @@ def power_of_number(self, exponent):
                 return _ROOTS[exponent](self)
             if exponent == int(exponent if abs(exponent) < 64 else 0) and 0 <= exponent <= 4:
                 return lax.integer_pow(self, int(exponent))
-        elif isinstance(exponent, int) and not isinstance(exponent, bool) and exponent >= 0:
-            if self.dtype != jnp.bool_:
-                return lax.integer_pow(self, exponent)
+        elif type(exponent) is int and exponent >= 0 and self.dtype != jnp.bool_:
+            return lax.integer_pow(self, exponent)
     return _power(*jnp.broadcast_arrays(self, like(exponent, self)))
 
 

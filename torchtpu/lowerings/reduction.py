@@ -45,7 +45,7 @@ def sum_dim(self, dim, keepdim=False, *, dtype=None):
 @register_lowering("aten::nansum")
 def nansum(self, dim=None, keepdim=False, *, dtype=None):
     x = _accumulate(self, dtype)
-    return jnp.sum(jnp.where(x != x, 0, x), normalize_dims(dim, self.ndim), keepdims=keepdim)
+    return jnp.sum(jnp.where(jnp.isnan(x), 0, x), normalize_dims(dim, self.ndim), keepdims=keepdim)
 
 
 def _mean(x, dims, keepdim):
@@ -122,8 +122,10 @@ def any_dims(self, dim=None, keepdim=False):
 
 def _logic_dims(dim, ndim):
     """Unlike sum, an empty list of dims means none."""
-    return () if dim is not None and not isinstance(dim, int) and not dim else normalize_dims(
-        dim, ndim
+    return (
+        ()
+        if dim is not None and not isinstance(dim, int) and not dim
+        else normalize_dims(dim, ndim)
     )
 
 
@@ -283,9 +285,7 @@ def vector_norm(x, order, dims, keepdim=False):
 
 @register_lowering("aten::linalg_vector_norm")
 def linalg_vector_norm(self, ord=2, dim=None, keepdim=False, *, dtype=None):
-    return vector_norm(
-        _accumulate(self, dtype), ord, normalize_dims(dim, self.ndim), keepdim
-    )
+    return vector_norm(_accumulate(self, dtype), ord, normalize_dims(dim, self.ndim), keepdim)
 
 
 @register_lowering("aten::linalg__powsum", optional=True)

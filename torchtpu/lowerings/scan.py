@@ -56,7 +56,7 @@ def _cumulative_extremum(x, dim, at_least_as_extreme):
 
     def later_if_extreme(left, right):
         (a, i), (b, j) = left, right
-        take = (b != b) | ((a == a) & at_least_as_extreme(b, a))
+        take = jnp.isnan(b) | (~jnp.isnan(a) & at_least_as_extreme(b, a))
         return jnp.where(take, b, a), jnp.where(take, j, i)
 
     return lax.associative_scan(later_if_extreme, (x, index), axis=dim)

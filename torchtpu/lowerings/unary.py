@@ -130,13 +130,14 @@ def _nowhere(self):
 
 # Result is bool.
 PREDICATES = {
-    "isnan": lambda self: self != self,
+    "isnan": jnp.isnan,
     "isinf": lambda self: jnp.isinf(self) if is_float(self) or is_complex(self) else _nowhere(self),
     "isneginf": lambda self: self == -jnp.inf if is_float(self) else _nowhere(self),
     "isposinf": lambda self: self == jnp.inf if is_float(self) else _nowhere(self),
     "logical_not": lambda self: self == 0,
     "signbit": _signbit,
 }
+
 
 def _unary(function):
     """Give the only argument of `function` the schema's name."""
@@ -202,7 +203,7 @@ def angle(self):
     if is_complex(self):
         return jnp.arctan2(self.imag, self.real)
     straight = np.array(math.pi, self.dtype)
-    return jnp.where(self < 0, straight, jnp.where(self != self, self, np.array(0, self.dtype)))
+    return jnp.where(self < 0, straight, jnp.where(jnp.isnan(self), self, np.array(0, self.dtype)))
 
 
 @register_lowering("aten::nan_to_num")
@@ -216,7 +217,7 @@ def nan_to_num(self, nan=None, posinf=None, neginf=None):
         high = limits.max if posinf is None else posinf
         low = limits.min if neginf is None else neginf
         nan_value = 0.0 if nan is None else nan
-        x = jnp.where(x != x, np.array(nan_value, x.dtype), x)
+        x = jnp.where(jnp.isnan(x), np.array(nan_value, x.dtype), x)
         x = jnp.where(x == jnp.inf, np.array(high, x.dtype), x)
         return jnp.where(x == -jnp.inf, np.array(low, x.dtype), x)
 

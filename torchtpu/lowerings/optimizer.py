@@ -1,0 +1,334 @@
+"""Fused optimizer steps and gradient scaling (AMP): one program for a whole list of parameters.
+
+Learning rates, betas and the like arrive as 0-d arrays, so that a schedule compiles nothing. The
+in-place operators are registered next to the functional ones: they return the new values of what
+they update.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from torchtpu.lowerings.common import like, upcast
+from torchtpu.lowerings.registry import register_lowering
+
+# How a step ends for one parameter: what was not finite is not applied.
+
+
+def _guarded(found_inf, new, old):
+    """`new` in the dtype of `old`; `old` where found_inf says that gradients overflowed."""
+    new = new.astype(old.dtype)
+    return new if found_inf is None else jnp.where(found_inf.reshape(()) == 1, old, new)
+
+
+def _gradient(grad, parameter, grad_scale, maximize):
+    """The unscaled gradient, and its value for the descent, in opmath."""
+    unscaled = upcast(grad)
+    if grad_scale is not None:
+        unscaled = unscaled / like(grad_scale.reshape(()), unscaled)
+    return unscaled, -unscaled if maximize else unscaled
+
+
+def _stored_gradient(grad, unscaled, grad_scale):
+    """The gradient tensor after the step: unscaled in place when there is a scale."""
+    return grad if grad_scale is None else unscaled.astype(grad.dtype)
+
+
+def _scalars(x, *numbers):
+    return tuple(like(n.reshape(()) if getattr(n, "ndim", 0) else n, x) for n in numbers)
+
+
+# Adam --------------------------------------------------------------------------------------------
+
+ADAM_STATE = ("self", "grads", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs")
+ADAM_NUMBERS = ("beta1", "beta2", "weight_decay", "eps")
+
+
+def _bias_correction(beta, step, x):
+    """1 - beta ** step in the dtype of `x`, without the cancellation of the plain formula."""
+    log_beta = jnp.log1p(like(jnp.asarray(beta) - 1, x))
+    return -jnp.expm1(like(step, x) * log_beta)
+
+
+def _adam(
+    decoupled,
+    parameters,
+    grads,
+    exp_avgs,
+    exp_avg_sqs,
+    max_exp_avg_sqs,
+    state_steps,
+    lr,
+    beta1,
+    beta2,
+    weight_decay,
+    eps,
+    amsgrad,
+    maximize,
+    grad_scale,
+    found_inf,
+):
+    """Adam (Kingma & Ba, 2015), AMSGrad, and with `decoupled` AdamW (Loshchilov & Hutter, 2019).
+
+    Returns the five lists of ADAM_STATE. state_steps already counts this step.
+    """
+    results = ([], [], [], [], [])
+    for i, (stored, grad, avg, avg_sq) in enumerate(
+        zip(parameters, grads, exp_avgs, exp_avg_sqs, strict=True)
+    ):
+        parameter = upcast(stored)
+        unscaled, g = _gradient(grad, stored, grad_scale, maximize)
+        g = g.astype(parameter.dtype)
+        rate, b1, b2, decay, epsilon = _scalars(parameter, lr, beta1, beta2, weight_decay, eps)
+        step = state_steps[i].reshape(())
+        correction1 = _bias_correction(beta1, step, parameter)
+        root2 = jnp.sqrt(_bias_correction(beta2, step, parameter))
+        if decoupled:
+            parameter = parameter - rate * decay * parameter
+        else:
+            g = g + parameter * decay
+        new_avg = upcast(avg) + (1 - b1) * (g - upcast(avg))
+        new_avg_sq = b2 * upcast(avg_sq) + (1 - b2) * g * g
+        second = new_avg_sq
+        if amsgrad:
+            second = jnp.maximum(upcast(max_exp_avg_sqs[i]), new_avg_sq)
+            results[4].append(_guarded(found_inf, second, max_exp_avg_sqs[i]))
+        denominator = jnp.sqrt(second) / root2 + epsilon
+        parameter = parameter - rate / correction1 * new_avg / denominator
+        results[0].append(_guarded(found_inf, parameter, stored))
+        results[1].append(_stored_gradient(grad, unscaled, grad_scale))
+        results[2].append(_guarded(found_inf, new_avg, avg))
+        results[3].append(_guarded(found_inf, new_avg_sq, avg_sq))
+    if not amsgrad:
+        results[4].extend(max_exp_avg_sqs)
+    return results
+
+
+def _register_adam(name, decoupled):
+    def step(
+        self,
+        grads,
+        exp_avgs,
+        exp_avg_sqs,
+        max_exp_avg_sqs,
+        state_steps,
+        *,
+        lr,
+        beta1,
+        beta2,
+        weight_decay,
+        eps,
+        amsgrad,
+        maximize,
+        grad_scale=None,
+        found_inf=None,
+    ):
+        return _adam(
+            decoupled,
+            self,
+            grads,
+            exp_avgs,
+            exp_avg_sqs,
+            max_exp_avg_sqs,
+            state_steps,
+            lr,
+            beta1,
+            beta2,
+            weight_decay,
+            eps,
+            amsgrad,
+            maximize,
+            grad_scale,
+            found_inf,
+        )
+
+    numbers = ADAM_NUMBERS
+    register_lowering(f"aten::{name}", dynamic=("lr", *numbers))(step)
+    register_lowering(f"aten::{name}.tensor_lr", dynamic=numbers)(step)
+    register_lowering(f"aten::{name}_", dynamic=("lr", *numbers), mutates=ADAM_STATE)(step)
+    register_lowering(f"aten::{name}_.tensor_lr", dynamic=numbers, mutates=ADAM_STATE)(step)
+
+
+_register_adam("_fused_adam", decoupled=False)
+_register_adam("_fused_adamw", decoupled=True)
+
+
+# SGD ---------------------------------------------------------------------------------------------
+
+SGD_STATE = ("self", "grads", "momentum_buffer_list")
+SGD_NUMBERS = ("weight_decay", "dampening")
+
+
+@register_lowering("aten::_fused_sgd", dynamic=("lr", *SGD_NUMBERS))
+@register_lowering("aten::_fused_sgd.tensor_lr", dynamic=SGD_NUMBERS)
+@register_lowering("aten::_fused_sgd_", dynamic=("lr", *SGD_NUMBERS), mutates=SGD_STATE)
+@register_lowering("aten::_fused_sgd_.tensor_lr", dynamic=SGD_NUMBERS, mutates=SGD_STATE)
+def fused_sgd(
+    self,
+    grads,
+    momentum_buffer_list,
+    *,
+    weight_decay,
+    momentum,
+    lr,
+    dampening,
+    nesterov,
+    maximize,
+    is_first_step,
+    grad_scale=None,
+    found_inf=None,
+):
+    """momentum is part of the program: without it there are no buffers."""
+    parameters, stored_grads, buffers = [], [], []
+    for i, (stored, grad) in enumerate(zip(self, grads, strict=True)):
+        parameter = upcast(stored)
+        unscaled, g = _gradient(grad, stored, grad_scale, maximize)
+        g = g.astype(parameter.dtype)
+        rate, decay, damp = _scalars(parameter, lr, weight_decay, dampening)
+        g = g + decay * parameter
+        if momentum != 0:
+            old = momentum_buffer_list[i]
+            factor = np.array(momentum, parameter.dtype)
+            buffer = g if is_first_step else factor * upcast(old) + (1 - damp) * g
+            g = g + factor * buffer if nesterov else buffer
+            buffers.append(_guarded(found_inf, buffer, old))
+        parameters.append(_guarded(found_inf, parameter - rate * g, stored))
+        stored_grads.append(_stored_gradient(grad, unscaled, grad_scale))
+    return parameters, stored_grads, buffers if momentum != 0 else list(momentum_buffer_list)
+
+
+# Adagrad -----------------------------------------------------------------------------------------
+
+ADAGRAD_STATE = ("self", "grads", "state_sums")
+ADAGRAD_NUMBERS = ("lr_decay", "weight_decay", "eps")
+
+
+def _adagrad(
+    self,
+    grads,
+    state_sums,
+    state_steps,
+    lr,
+    lr_decay,
+    weight_decay,
+    eps,
+    maximize,
+    grad_scale,
+    found_inf,
+):
+    """Adagrad (Duchi et al., 2011). Returns the three lists of ADAGRAD_STATE."""
+    parameters, stored_grads, sums = [], [], []
+    for stored, grad, old_sum, step in zip(self, grads, state_sums, state_steps, strict=True):
+        parameter = upcast(stored)
+        unscaled, g = _gradient(grad, stored, grad_scale, maximize)
+        g = g.astype(parameter.dtype)
+        rate, rate_decay, decay, epsilon = _scalars(parameter, lr, lr_decay, weight_decay, eps)
+        g = g + decay * parameter
+        rate = rate / (1 + (like(step.reshape(()), parameter) - 1) * rate_decay)
+        new_sum = upcast(old_sum) + g * g
+        parameter = parameter - rate * g / (jnp.sqrt(new_sum) + epsilon)
+        parameters.append(_guarded(found_inf, parameter, stored))
+        stored_grads.append(_stored_gradient(grad, unscaled, grad_scale))
+        sums.append(_guarded(found_inf, new_sum, old_sum))
+    return parameters, stored_grads, sums
+
+
+def _fused_adagrad(returns_steps):
+    """The overloads with a number as lr also return (and may update) the steps, unchanged here."""
+
+    def step(
+        self,
+        grads,
+        state_sums,
+        state_steps,
+        *,
+        lr,
+        lr_decay,
+        weight_decay,
+        eps,
+        maximize,
+        grad_scale=None,
+        found_inf=None,
+    ):
+        results = _adagrad(
+            self,
+            grads,
+            state_sums,
+            state_steps,
+            lr,
+            lr_decay,
+            weight_decay,
+            eps,
+            maximize,
+            grad_scale,
+            found_inf,
+        )
+        return (*results, list(state_steps)) if returns_steps else results
+
+    return step
+
+
+register_lowering("aten::_fused_adagrad", dynamic=("lr", *ADAGRAD_NUMBERS))(_fused_adagrad(True))
+register_lowering("aten::_fused_adagrad.tensor_lr", dynamic=ADAGRAD_NUMBERS)(_fused_adagrad(False))
+register_lowering(
+    "aten::_fused_adagrad_",
+    dynamic=("lr", *ADAGRAD_NUMBERS),
+    mutates=(*ADAGRAD_STATE, "state_steps"),
+)(_fused_adagrad(True))
+register_lowering(
+    "aten::_fused_adagrad_.tensor_lr", dynamic=ADAGRAD_NUMBERS, mutates=ADAGRAD_STATE
+)(_fused_adagrad(False))
+
+
+# Gradient scaling --------------------------------------------------------------------------------
+
+
+@register_lowering("aten::_amp_foreach_non_finite_check_and_unscale")
+@register_lowering(
+    "aten::_amp_foreach_non_finite_check_and_unscale_", mutates=("self", "found_inf")
+)
+def check_and_unscale(self, found_inf, inv_scale):
+    """Multiplies all gradients by inv_scale; found_inf becomes 1 if any was not finite."""
+    finite = jnp.ones((), bool)
+    unscaled = []
+    for grad in self:
+        finite &= jnp.all(jnp.isfinite(grad))
+        unscaled.append(
+            (upcast(grad) * like(inv_scale.reshape(()), upcast(grad))).astype(grad.dtype)
+        )
+    return unscaled, jnp.where(finite, found_inf, jnp.ones_like(found_inf))
+
+
+def _update_scale(
+    scale, growth_tracker, found_inf, scale_growth_factor, scale_backoff_factor, growth_interval
+):
+    """The scale shrinks after an overflow and grows after growth_interval steps without one."""
+    growth, backoff = _scalars(scale, scale_growth_factor, scale_backoff_factor)
+    overflow = found_inf.reshape(scale.shape) != 0
+    successes = growth_tracker + 1
+    grow = successes == growth_interval
+    grown = scale * growth
+    grown = jnp.where(grow & jnp.isfinite(grown), grown, scale)
+    return (
+        jnp.where(overflow, scale * backoff, grown),
+        jnp.where(overflow | grow, jnp.zeros_like(growth_tracker), successes),
+    )
+
+
+@register_lowering("aten::_amp_update_scale")
+def update_scale(
+    self, growth_tracker, found_inf, scale_growth_factor, scale_backoff_factor, growth_interval
+):
+    return _update_scale(
+        self, growth_tracker, found_inf, scale_growth_factor, scale_backoff_factor, growth_interval
+    )
+
+
+@register_lowering("aten::_amp_update_scale_", mutates=("self", "growth_tracker"))
+def update_scale_in_place(
+    self, growth_tracker, found_inf, scale_growth_factor, scale_backoff_factor, growth_interval
+):
+    return _update_scale(
+        self, growth_tracker, found_inf, scale_growth_factor, scale_backoff_factor, growth_interval
+    )
