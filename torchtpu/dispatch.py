@@ -1,0 +1,440 @@
+"""Binds ATen to the PrivateUse1 key. The only file that does.
+
+Every registered lowering serves its functional overload and all in-place and out= overloads whose
+schemas follow from it. What touches storages rather than values (creation, views, copies between
+devices, resizing) is written out here. Anything else goes to PyTorch's decomposition or, counted
+and named, to the CPU.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torchtpu import fallback
+from torchtpu import lowerings as families
+from torchtpu.engines import eager, forms
+from torchtpu.lowerings import registry
+from torchtpu.runtime import client
+from torchtpu.runtime.buffer import contiguous_stride, is_dense, layout
+from torchtpu.tensor import (
+    _META,
+    adopt_layout,
+    buffer_of,
+    check_in_bounds,
+    empty,
+    empty_strided,
+    from_cpu,
+    is_tpu_tensor,
+    new_tensor,
+    set_geometry,
+)
+
+aten = torch.ops.aten
+_library = torch.library.Library("aten", "IMPL")
+_fallback_library = torch.library.Library("_", "IMPL")
+kernels: dict[torch._ops.OpOverload, eager.Kernel] = {}
+
+
+def _dtype(dtype) -> torch.dtype:
+    return torch.get_default_dtype() if dtype is None else dtype
+
+
+# -- creation ------------------------------------------------------------------------------------
+
+
+def _empty(size, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    _check_placement(layout, device)
+    tensor_dtype = _dtype(dtype)
+    if memory_format in (None, torch.contiguous_format, torch.preserve_format):
+        return empty(size, tensor_dtype)
+    probe = torch.empty(size, dtype=tensor_dtype, device="meta", memory_format=memory_format)
+    return empty_strided(size, probe.stride(), tensor_dtype)
+
+
+def _empty_strided(size, stride, *, dtype=None, layout=None, device=None, pin_memory=None):
+    _check_placement(layout, device)
+    return empty_strided(size, stride, _dtype(dtype))
+
+
+def _check_placement(tensor_layout, device) -> None:
+    if tensor_layout not in (None, torch.strided):
+        raise NotImplementedError(
+            f"tpu tensors are dense (torch.strided); {tensor_layout} is not supported. "
+            "Keep sparse tensors on the CPU."
+        )
+    if device is not None and device.index not in (None, 0):
+        raise RuntimeError(
+            f"{device} does not exist: a process drives one TPU chip, tpu:0. "
+            "Start one process for each chip."
+        )
+
+
+# -- views ---------------------------------------------------------------------------------------
+
+_VIEWS = ("view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex", "alias")
+
+
+def _view_kernel(overload):
+    redispatch = overload.redispatch
+
+    def kernel(*args, **kwargs):
+        return redispatch(_META, *args, **kwargs)
+
+    return kernel
+
+
+def _as_strided(self, size, stride, storage_offset=None):
+    offset = self.storage_offset() if storage_offset is None else storage_offset
+    check_in_bounds(buffer_of(self), size, stride, offset, self.dtype)
+    return aten.as_strided.default.redispatch(_META, self, size, stride, offset)
+
+
+def _set_storage_offset(self, source, storage_offset, size, stride=()):
+    if not hasattr(source, "tpu_buffer"):
+        raise RuntimeError(
+            f"set_ on a tpu tensor needs a storage on the tpu device, not on {source.device}"
+        )
+    stride = tuple(stride) if len(stride) == len(size) else contiguous_stride(size)
+    check_in_bounds(source.tpu_buffer, size, stride, storage_offset, self.dtype)
+    return aten.set_.source_Storage_storage_offset.redispatch(
+        _META, self, source, storage_offset, size, stride
+    )
+
+
+def _set_storage(self, source):
+    elements = source.nbytes() // self.dtype.itemsize
+    return _set_storage_offset(self, source, 0, (elements,), (1,))
+
+
+def _set_tensor(self, source):
+    return _set_storage_offset(
+        self, source.untyped_storage(), source.storage_offset(), source.shape, source.stride()
+    )
+
+
+def _set_nothing(self):
+    return _set_tensor(self, empty((0,), self.dtype))
+
+
+def _resize(self, size, *, memory_format=None):
+    size = tuple(size)
+    if any(n < 0 for n in size):
+        raise RuntimeError(f"Trying to resize a tensor to a negative size: {list(size)}")
+    if memory_format in (None, torch.contiguous_format, torch.preserve_format):
+        stride = contiguous_stride(size)
+    else:
+        stride = torch.empty(size, device="meta", memory_format=memory_format).stride()
+    if size == tuple(self.shape) and stride == self.stride():
+        return self
+    offset = self.storage_offset()
+    numel = 1
+    for n in size:
+        numel *= n
+    _grow(self, offset + numel if numel else 0)
+    set_geometry(self, size, stride, offset)
+    adopt_layout(self, buffer_of(self))
+    return self
+
+
+def _grow(tensor, numel: int) -> None:
+    """Make a tensor's storage hold at least `numel` elements of its dtype; old contents stay."""
+    resize_storage(tensor.untyped_storage(), numel * tensor.dtype.itemsize, only_grow=True)
+
+
+def resize_storage(storage, nbytes: int, only_grow: bool = False) -> None:
+    """Resize a tpu storage to `nbytes`; the contents that fit stay."""
+    buffer = storage.tpu_buffer
+    old = buffer.layout
+    if nbytes == old.nbytes or (only_grow and nbytes < old.nbytes):
+        return
+    dtype = old.dtype if nbytes % old.dtype.itemsize == 0 else torch.uint8
+    elements = nbytes // dtype.itemsize
+    new_layout = layout((elements,), (1,), dtype)
+    if buffer.array is None or elements == 0 or old.numel == 0:
+        buffer.array, buffer.layout = None, new_layout
+        return
+    source = new_tensor(buffer.array, old)
+    kept = min(nbytes, old.nbytes) // dtype.itemsize
+    source = aten.set_.source_Storage_storage_offset.redispatch(
+        _META, empty((0,), dtype), source.untyped_storage(), 0, (kept,), (1,)
+    )
+    grown = empty((elements,), dtype)
+    grown[:kept].copy_(source)
+    buffer.array, buffer.layout = buffer_of(grown).array, new_layout
+
+
+# -- copies --------------------------------------------------------------------------------------
+
+
+def _whole(tensor):
+    """The Buffer of a tensor that is all of its storage, else None."""
+    buffer = buffer_of(tensor)
+    lay = buffer.layout
+    if tensor.shape == lay.size and tensor.stride() == lay.stride and tensor.dtype is lay.dtype:
+        return buffer
+    return None
+
+
+def read(tensor):
+    """The tensor's values as a JAX array in its logical shape."""
+    buffer = _whole(tensor)
+    if buffer is None:
+        buffer = buffer_of(kernels[aten.clone.default](tensor))
+    return buffer.materialize()
+
+
+def to_cpu(tensor) -> Tensor:
+    """A contiguous CPU tensor with a copy of a tpu tensor's values."""
+    if eager.is_tracing():
+        raise RuntimeError(
+            "a value was needed on the host while a Program was being traced (.item(), .cpu(), "
+            "printing, or an if on a tensor). Compute it outside the traced function."
+        )
+    return client.to_cpu_tensor(read(tensor), tensor.dtype)
+
+
+def _copy(self, src, non_blocking=False):
+    if not is_tpu_tensor(self):
+        source = to_cpu(src)
+        if src.is_conj():
+            source = source.conj()
+        if src.is_neg():
+            source = source._neg_view()
+        return self.copy_(source)
+    adopt_layout(self, buffer_of(self))
+    if not is_tpu_tensor(src):
+        if src.layout is not torch.strided:
+            raise NotImplementedError(f"cannot copy a {src.layout} tensor to the tpu device")
+        if src.device.type != "cpu":
+            src = src.cpu()
+        if src.dtype != self.dtype:
+            src = src.to(self.dtype)
+        if src.dim() > self.dim() or torch.broadcast_shapes(src.shape, self.shape) != self.shape:
+            raise RuntimeError(
+                f"The size of tensor a {tuple(self.shape)} must match the size of tensor b "
+                f"{tuple(src.shape)}"
+            )
+        src = from_cpu(src)
+    target, source = _whole(self), _whole(src)
+    if target is not None and source is not None and target.layout is source.layout:
+        # Arrays are immutable: sharing one is a copy.
+        target.array = source.array
+        return self
+    return kernels[aten.copy_.default](self, src)
+
+
+def _copy_from(self, dst, non_blocking=False):
+    _copy(dst, self, non_blocking)
+    return dst
+
+
+def _clone(self, *, memory_format=None):
+    buffer = _whole(self)
+    if buffer is not None and buffer.array is not None:
+        keeps = memory_format in (None, torch.preserve_format)
+        if keeps or (memory_format is torch.contiguous_format and buffer.layout.is_contiguous):
+            return new_tensor(buffer.array, buffer.layout)
+    if memory_format is None:
+        return kernels[aten.clone.default](self)
+    return kernels[aten.clone.default](self, memory_format=memory_format)
+
+
+def _to_copy(self, **kwargs):
+    device = kwargs.get("device")
+    if device is not None and device.type != "tpu":
+        dtype = kwargs.get("dtype") or self.dtype
+        memory_format = kwargs.get("memory_format") or torch.preserve_format
+        cast = self if dtype == self.dtype else kernels[aten._to_copy.default](self, dtype=dtype)
+        result = to_cpu(cast)
+        if device.type != "cpu":
+            result = result.to(device)
+        if memory_format is torch.preserve_format:
+            # PyTorch keeps the strides of a dense tensor.
+            if is_dense(tuple(self.shape), self.stride()) and 0 not in self.shape:
+                strided = torch.empty_strided(
+                    tuple(self.shape), self.stride(), dtype=dtype, device=device
+                )
+                return strided.copy_(result)
+            return result
+        return result.contiguous(memory_format=memory_format)
+    _check_placement(kwargs.get("layout"), device)
+    if not is_tpu_tensor(self):
+        return _from_host(self, kwargs.get("dtype"), kwargs.get("memory_format"))
+    options = {k: v for k, v in kwargs.items() if k in ("dtype", "memory_format") and v is not None}
+    if options.get("dtype", self.dtype) == self.dtype:
+        return _clone(self, memory_format=options.get("memory_format"))
+    return kernels[aten._to_copy.default](self, **options)
+
+
+def _from_host(source, dtype, memory_format) -> Tensor:
+    """A tpu tensor with a copy of a tensor of another device, strides as ``Tensor.to`` gives them."""
+    if source.layout is not torch.strided:
+        raise NotImplementedError(
+            f"tpu tensors are dense (torch.strided); a {source.layout} tensor cannot move to tpu. "
+            "Call .to_dense() first."
+        )
+    dtype = source.dtype if dtype is None else dtype
+    memory_format = torch.preserve_format if memory_format is None else memory_format
+    probe = torch.empty_strided(
+        tuple(source.shape), source.stride(), dtype=source.dtype, device="meta"
+    )
+    stride = torch.empty_like(probe, memory_format=memory_format).stride()
+    host = source.cpu().to(dtype)
+    result_layout = eager.result_layout(
+        torch.empty_strided(tuple(source.shape), stride, dtype=dtype, device="meta")
+    )
+    return new_tensor(client.from_cpu_tensor(host), result_layout)
+
+
+def _local_scalar_dense(self):
+    return to_cpu(self).item()
+
+
+def _equal(self, other):
+    if not (is_tpu_tensor(self) and is_tpu_tensor(other)):
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, "
+            f"{self.device} and {other.device}!"
+        )
+    return self.shape == other.shape and bool((self == other).all().item())
+
+
+def _is_set_to(self, tensor):
+    return (
+        self.untyped_storage()._cdata == tensor.untyped_storage()._cdata
+        and self.storage_offset() == tensor.storage_offset()
+        and self.shape == tensor.shape
+        and self.stride() == tensor.stride()
+    )
+
+
+def _record_stream(self, stream):
+    return None
+
+
+def _pin_memory_on_cpu(self, device=None):
+    # Pinning is CUDA's; a host-to-device copy here reads ordinary memory. A copy keeps the contract.
+    return self.clone()
+
+
+# -- indexing with masks ----------------------------------------------------------------------------
+
+
+def _integer_indices(indices, self):
+    """Indices as the lowerings take them: masks become integer positions, CPU indices move over."""
+    result = []
+    for index in indices:
+        if index is None:
+            result.append(None)
+            continue
+        if index.dtype in (torch.bool, torch.uint8):
+            dim = len(result)
+            if tuple(index.shape) != tuple(self.shape[dim : dim + index.dim()]):
+                raise IndexError(
+                    f"The shape of the mask {list(index.shape)} at index {dim} does not match the "
+                    f"shape of the indexed tensor {list(self.shape)} at index {dim}"
+                )
+            result.extend(part.to("tpu") for part in index.nonzero().unbind(1))
+        else:
+            result.append(index if is_tpu_tensor(index) else index.to("tpu"))
+    return result
+
+
+def _with_integer_indices(kernel):
+    def run(self, indices, *args, **kwargs):
+        if any(
+            index is not None
+            and (index.dtype in (torch.bool, torch.uint8) or not is_tpu_tensor(index))
+            for index in indices
+        ):
+            indices = _integer_indices(indices, self)
+        values = [a.to("tpu") if _is_cpu_scalar(a) else a for a in args]
+        return kernel(self, indices, *values, **kwargs)
+
+    return run
+
+
+def _is_cpu_scalar(value) -> bool:
+    return isinstance(value, Tensor) and value.device.type == "cpu" and value.dim() == 0
+
+
+_INDEXING = ("index", "_unsafe_index", "index_put", "_unsafe_index_put", "_index_put_impl", "index_put_", "_index_put_impl_")
+
+
+# -- registration --------------------------------------------------------------------------------
+
+
+def _implement(overload, function) -> None:
+    name = overload.name().removeprefix("aten::")
+    _library.impl(name, function, "PrivateUse1", allow_override=True)
+
+
+def _register_lowering(lowering) -> None:
+    for form in (forms.functional_form(lowering), *forms.derived_forms(lowering)):
+        overload = form.overload
+        if overload in kernels or overload.namespace != "aten":
+            continue
+        if form.overload is not lowering.overload and registry.lookup(overload) is not None:
+            continue  # it has a lowering of its own
+        kernel = eager.Kernel(form)
+        kernels[overload] = kernel
+        if overload in _WRITTEN_OUT:
+            continue
+        function = eager.fast_kernel(kernel)
+        if overload._schema.name.removeprefix("aten::") in _INDEXING:
+            function = _with_integer_indices(function)
+        _implement(overload, function)
+
+
+_WRITTEN_OUT = {
+    aten.empty.memory_format: _empty,
+    aten.empty_strided.default: _empty_strided,
+    aten.as_strided.default: _as_strided,
+    aten.set_.source_Storage_storage_offset: _set_storage_offset,
+    aten.set_.source_Storage: _set_storage,
+    aten.set_.source_Tensor: _set_tensor,
+    aten.set_.default: _set_nothing,
+    aten.resize_.default: _resize,
+    aten.copy_.default: _copy,
+    aten._copy_from.default: _copy_from,
+    aten.clone.default: _clone,
+    aten._to_copy.default: _to_copy,
+    aten._local_scalar_dense.default: _local_scalar_dense,
+    aten.equal.default: _equal,
+    aten.is_set_to.default: _is_set_to,
+    aten.record_stream.default: _record_stream,
+}
+
+
+def _late_kernel(overload):
+    """A kernel for an operator without a lowering, from PyTorch's decomposition; or None."""
+    return None
+
+
+_late: dict[torch._ops.OpOverload, object] = {}
+
+
+def _fallback(overload, *args, **kwargs):
+    """Any operator that has no kernel of its own on this key."""
+    if overload not in _late:
+        _late[overload] = _late_kernel(overload)
+    kernel = _late[overload]
+    if kernel is not None:
+        return kernel(*args, **kwargs)
+    return fallback.run_on_cpu(overload, args, kwargs, to_cpu)
+
+
+def register() -> None:
+    """Fill the dispatch table of the PrivateUse1 key. Called once, at first use of the device."""
+    _fallback_library.fallback(_fallback, "PrivateUse1")
+    for name in _VIEWS:
+        overload = getattr(aten, name).default
+        _implement(overload, _view_kernel(overload))
+    for overload, function in _WRITTEN_OUT.items():
+        _implement(overload, function)
+    for lowering in registry.lowerings().values():
+        _register_lowering(lowering)
+    if hasattr(families, "attention"):
+        _implement(aten._fused_sdp_choice.default, families.attention.fused_sdp_choice)
+    registry.freeze()

@@ -1,0 +1,1 @@
+"""The ways of running: each builds Programs from operator calls. No operator-specific code."""

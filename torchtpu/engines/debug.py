@@ -1,0 +1,106 @@
+"""Debug eager: every operator runs synchronously, with checks, and every error names the caller's
+line."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+
+import numpy as np
+
+from torchtpu.config import config
+from torchtpu.errors import NanError
+from torchtpu.runtime import client
+
+# Index arguments that must lie inside a dimension: operator base name -> (argument, checked tensor).
+_INDEX_CHECKS = {
+    "embedding": ("indices", "weight"),
+    "index_select": ("index", "self"),
+    "gather": ("index", "self"),
+    "scatter": ("index", "self"),
+    "scatter_add": ("index", "self"),
+    "take": ("index", "self"),
+    "index_add": ("index", "self"),
+    "index_copy": ("index", "self"),
+    "index_fill": ("index", "self"),
+    "index": ("indices", "self"),
+    "index_put": ("indices", "self"),
+    "nll_loss_forward": ("target", "self"),
+}
+
+
+def enabled() -> bool:
+    """Whether debug eager is on."""
+    return config.eager_mode == "debug"
+
+
+def check_arguments(name: str, arguments: dict) -> None:
+    """Raise IndexError if an index argument reaches outside its dimension."""
+    base = name.split("::")[-1].split(".")[0].removesuffix("_").removeprefix("_unsafe_")
+    check = _INDEX_CHECKS.get(base)
+    if check is None:
+        return
+    index_name, tensor_name = check
+    index, tensor = arguments.get(index_name), arguments.get(tensor_name)
+    if tensor is None or index is None:
+        return
+    if isinstance(index, (list, tuple)):
+        for dim, part in enumerate(index):
+            if part is not None:
+                _check_range(name, part, tensor.shape[dim], negative=True)
+        return
+    if base == "take":
+        size = tensor.numel()
+    elif base == "nll_loss_forward":
+        ignored = arguments.get("ignore_index", -100)
+        values = index.cpu()
+        _check_range(name, values[values != ignored], tensor.shape[-1], negative=False)
+        return
+    elif base == "embedding":
+        size = tensor.shape[0]
+    else:
+        size = tensor.shape[arguments["dim"]] if tensor.dim() else 1
+    _check_range(name, index, size, negative=base == "take")
+
+
+def _check_range(name, index, size, negative) -> None:
+    values = index.cpu()
+    if values.numel() == 0 or values.dtype.is_floating_point or str(values.dtype) == "torch.bool":
+        return
+    low, high = int(values.min()), int(values.max())
+    if low < (-size if negative else 0) or high >= size:
+        bad = high if high >= size else low
+        raise IndexError(f"{name}: index {bad} is out of bounds for dimension with size {size}")
+
+
+def check_outputs(name: str, arrays) -> None:
+    """Wait for the results; with debug_nans, raise NanError if one holds a NaN."""
+    client.block_until_ready(arrays)
+    if config.debug_nans == "1":
+        for array in arrays:
+            host = np.asarray(array)
+            if host.dtype.kind in "fc" and np.isnan(host).any():
+                raise NanError(f"{name} produced a NaN")
+
+
+def caller_line() -> str | None:
+    """The innermost line of the stack that is neither torchtpu's nor PyTorch's."""
+    for frame in reversed(traceback.extract_stack()):
+        path = frame.filename.replace("\\", "/")
+        if "/torchtpu/" in path or "/torch/" in path or path.startswith("<"):
+            continue
+        return f'{frame.filename}:{frame.lineno}, in {frame.name}: {frame.line or ""}'.rstrip(": ")
+    return None
+
+
+@contextlib.contextmanager
+def caller_line_in_errors():
+    """Add the caller's line to the message of any exception that passes through."""
+    try:
+        yield
+    except Exception as error:
+        line = caller_line()
+        if line is not None and not any("called at" in str(arg) for arg in error.args):
+            message = str(error.args[0]) if error.args else str(error)
+            error.args = (f"{message}\n  called at {line}", *error.args[1:])
+        raise

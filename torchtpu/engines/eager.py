@@ -1,0 +1,474 @@
+"""Strict eager: every operator call is a Program of one call, run at once and asynchronously.
+
+A kernel first builds the *key* of a call: the operator, how each tensor lies in its storage, and
+every value that is compiled in. A known key leads straight to its executable. An unknown one is
+analysed: arguments are bound to the schema, PyTorch's own meta kernel gives shapes, dtypes and
+strides of the results (and PyTorch's own errors), and the Program is built.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from torchtpu import dtypes, random
+from torchtpu.config import config
+from torchtpu.engines import debug
+from torchtpu.engines.forms import KernelForm
+from torchtpu.engines.infer import infer
+from torchtpu.program import PLACEMENT_ARGUMENTS, Call, Input, Output, Program, Ref
+from torchtpu.runtime import client
+from torchtpu.runtime.buffer import Buffer, Layout, contiguous_stride, is_dense, layout
+from torchtpu.runtime.executable_cache import cache
+from torchtpu.tensor import (
+    _create_empty_tensor,
+    buffer_of,
+    input_spec,
+    is_tpu_tensor,
+    new_tensor,
+)
+
+_entries = cache.entries
+_tracing_threads: set[int] = set()
+
+
+class Entry:
+    """What a key leads to.
+
+    program: the Program. results: the Layout of each new result, or None for one that is absent.
+    writes: (leaf, Layout) of each storage that gets a new array. The Program's outputs are those of
+    `results` that are present, then those of `writes`. resizes: (leaf, size) of out= tensors that
+    do not have the right shape. call, used: the executable and the leaves it takes, once compiled.
+    """
+
+    __slots__ = ("call", "program", "resizes", "results", "used", "writes")
+
+    def __init__(self, program: Program, results, writes, resizes):
+        self.program = program
+        self.results: list[Layout | None] = results
+        self.writes: list[tuple[int, Layout]] = writes
+        self.resizes: list[tuple[int, tuple[int, ...]]] = resizes
+        self.call = None
+        self.used: tuple[int, ...] = ()
+
+
+def is_tracing() -> bool:
+    """Whether this thread is tracing a Program, so that storages hold JAX tracers."""
+    return bool(_tracing_threads) and threading.get_ident() in _tracing_threads
+
+
+class tracing:
+    """Within this context, kernels of this thread apply lowerings to tracers instead of running."""
+
+    def __enter__(self):
+        ident = threading.get_ident()
+        self._outer = ident in _tracing_threads
+        _tracing_threads.add(ident)
+
+    def __exit__(self, *_exc):
+        if not self._outer:
+            _tracing_threads.discard(threading.get_ident())
+
+
+def _number_key(value):
+    """A hashable that tells apart 1, 1.0 and True, 0.0 and -0.0, and equals itself for nan."""
+    kind = type(value)
+    if kind is float or kind is complex:
+        return (kind, repr(value))
+    return (kind, value)
+
+
+class _Leaves:
+    """The leaves of a call in order: tensors, numbers and lists of them flattened."""
+
+    __slots__ = ("arrays", "key", "tensors")
+
+    def __init__(self):
+        self.key: list = []
+        self.arrays: list = []
+        self.tensors: list = []
+
+
+_WRAPPED_PROBES = {
+    torch.float64: torch.zeros((), dtype=torch.float32),
+    torch.int64: torch.zeros((), dtype=torch.int8),
+    torch.complex128: torch.zeros((), dtype=torch.complex64),
+}
+
+
+def is_wrapped_number(tensor: Tensor) -> bool:
+    """Whether this 0-d CPU tensor stands for a Python number, which promotes less than a tensor."""
+    probe = _WRAPPED_PROBES.get(tensor.dtype)
+    return probe is not None and torch.result_type(probe, tensor) == probe.dtype
+
+
+_scalar_arrays: dict[tuple, object] = {}
+
+
+def scalar_array(value, dtype: torch.dtype):
+    """A 0-d device array of a Python number; recent ones are kept, since programs repeat them."""
+    key = (dtype, _number_key(value))
+    array = _scalar_arrays.get(key)
+    if array is None:
+        array = client.from_numpy(np.asarray(value, dtypes.to_jax(dtype)))
+        if len(_scalar_arrays) > 4096:
+            _scalar_arrays.clear()
+        _scalar_arrays[key] = array
+    return array
+
+
+_NUMBER_DTYPES = {
+    float: torch.float64,
+    int: torch.int64,
+    bool: torch.bool,
+    complex: torch.complex128,
+}
+
+
+class Kernel:
+    """The kernel of one ATen overload on the tpu device."""
+
+    def __init__(self, form: KernelForm):
+        self.form = form
+        self.name = form.overload.name()
+        lowering = form.lowering
+        self.random = lowering.random
+        self.precision = lowering.matmul_precision
+        schema = form.overload._schema
+        self.argument_names = [a.name for a in schema.arguments]
+        self.positional = [a.name for a in schema.arguments if not a.kwarg_only]
+        self.defaults = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
+        self.dynamic = lowering.dynamic
+
+    # -- collecting ------------------------------------------------------------------------------
+
+    def _collect(self, args, kwargs, leaves: _Leaves) -> None:
+        names = self.positional
+        for position, value in enumerate(args):
+            self._collect_value(names[position], value, leaves)
+        for name, value in kwargs.items():
+            if name == "generator":
+                continue
+            leaves.key.append(name)
+            self._collect_value(name, value, leaves)
+
+    def _collect_value(self, name, value, leaves: _Leaves) -> None:
+        key = leaves.key
+        if isinstance(value, Tensor):
+            self._collect_tensor(value, leaves)
+        elif isinstance(value, (list, tuple)):
+            key.append(len(value))
+            for item in value:
+                self._collect_value(name, item, leaves)
+        elif isinstance(value, (bool, int, float, complex)):
+            if name in self.dynamic and not self._is_default(name, value):
+                key.append(type(value))
+                leaves.arrays.append(scalar_array(value, _NUMBER_DTYPES[type(value)]))
+                leaves.tensors.append(None)
+            else:
+                key.append(_number_key(value))
+        elif isinstance(value, torch.Generator):
+            pass
+        else:
+            key.append(value)
+
+    def _is_default(self, name, value) -> bool:
+        default = self.defaults.get(name)
+        return type(default) is type(value) and default == value
+
+    def _collect_tensor(self, tensor, leaves: _Leaves) -> None:
+        try:
+            buffer = tensor.untyped_storage().tpu_buffer
+        except (AttributeError, NotImplementedError, RuntimeError):
+            self._collect_cpu_scalar(tensor, leaves)
+            return
+        lay = buffer.layout
+        if (
+            tensor.shape == lay.size
+            and tensor.stride() == lay.stride
+            and tensor.dtype is lay.dtype
+        ):
+            leaves.key.append(lay)
+        else:
+            leaves.key.append(
+                (lay, tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype)
+            )
+        leaves.arrays.append(buffer.array if buffer.array is not None else buffer)
+        leaves.tensors.append(tensor)
+
+    def _collect_cpu_scalar(self, tensor, leaves: _Leaves) -> None:
+        if tensor.layout is not torch.strided:
+            raise NotImplementedError(
+                f"{self.name}: tpu operators take dense tensors, not {tensor.layout}"
+            )
+        if tensor.device.type != "cpu" or tensor.dim() != 0:
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                f"tpu:0 and {tensor.device}! (operator {self.name}). Move every input with .to('tpu')."
+            )
+        leaves.key.append((tensor.dtype, is_wrapped_number(tensor)))
+        leaves.arrays.append(scalar_array(tensor.item(), tensor.dtype))
+        leaves.tensors.append(tensor)
+
+    # -- calling ---------------------------------------------------------------------------------
+
+    def __call__(self, *args, **kwargs):
+        if debug.enabled():
+            with debug.caller_line_in_errors():
+                debug.check_arguments(self.name, self._bind(args, kwargs))
+                return self._call(args, kwargs)
+        return self._call(args, kwargs)
+
+    def _call(self, args, kwargs):
+        leaves = _Leaves()
+        leaves.key.append(self)
+        self._collect(args, kwargs, leaves)
+        if self.precision:
+            leaves.key.append(torch.get_float32_matmul_precision())
+        key = tuple(leaves.key)
+        entry = _entries.get(key)
+        if entry is None:
+            entry = self._analyse(key, args, kwargs)
+            _entries[key] = entry
+        generator = kwargs.get("generator") if self.random else None
+        outputs = self._run(entry, leaves, generator)
+        return self._deliver(entry, outputs, leaves, args, kwargs)
+
+    def _run(self, entry: Entry, leaves: _Leaves, generator) -> list:
+        arrays = leaves.arrays
+        if self.random:
+            arrays.append(
+                random.default_generator.array
+                if generator is None
+                else random.state_from_generator(generator)
+            )
+        if is_tracing():
+            arrays = [a if type(a) is not Buffer else a.materialize() for a in arrays]
+            outputs = entry.program.trace(*arrays)
+        else:
+            if entry.call is None:
+                executable = entry.program.executable()
+                entry.used = executable.used
+                call = executable.call
+            else:
+                executable, call = None, entry.call
+            arrays = [arrays[i] for i in entry.used]
+            outputs = call(*[a if type(a) is not Buffer else a.materialize() for a in arrays])
+            if executable is not None:
+                entry.call = executable.call
+        if self.random:
+            *outputs, state = outputs
+            if generator is None:
+                random.default_generator.array = state
+        if debug.enabled() and not is_tracing():
+            debug.check_outputs(self.name, outputs)
+        return outputs
+
+    def _deliver(self, entry: Entry, outputs, leaves: _Leaves, args, kwargs):
+        for leaf, size in entry.resizes:
+            leaves.tensors[leaf].resize_(size)
+        outputs = iter(outputs)
+        results = [
+            None if result_layout is None else new_tensor(next(outputs), result_layout)
+            for result_layout in entry.results
+        ]
+        for leaf, write_layout in entry.writes:
+            buffer = leaves.tensors[leaf].untyped_storage().tpu_buffer
+            buffer.layout = write_layout
+            buffer.array = next(outputs)
+        return self.form.assemble(results, args, kwargs)
+
+    # -- analysing -------------------------------------------------------------------------------
+
+    def _bind(self, args, kwargs) -> dict:
+        bound = dict(zip(self.positional, args, strict=False))
+        bound.update(kwargs)
+        for name in self.argument_names:
+            if name not in bound:
+                bound[name] = self.defaults.get(name)
+        return bound
+
+    def _analyse(self, key, args, kwargs) -> Entry:
+        """Build the Program for a call with this key."""
+        form, lowering = self.form, self.form.lowering
+        inputs: list[Input] = []
+        refs: dict[str, object] = {}
+        leaf_of: dict[str, object] = {}  # argument -> leaf position(s) of its tensors
+        meta: dict[str, object] = {}
+        counter = [0]
+
+        def visit(name, value):
+            """(ref, leaf, meta) of one argument value, in the order of `_collect`."""
+            if isinstance(value, Tensor):
+                leaf = counter[0]
+                counter[0] += 1
+                if is_tpu_tensor(value):
+                    spec = input_spec(value, buffer_of(value))
+                    inputs.append(spec)
+                    return Ref(leaf), leaf, _to_meta(value)
+                inputs.append(Input(layout((), (), value.dtype)))
+                return Ref(leaf), leaf, value
+            if isinstance(value, (list, tuple)):
+                parts = [visit(name, item) for item in value]
+                return [p[0] for p in parts], [p[1] for p in parts], [p[2] for p in parts]
+            if (
+                isinstance(value, (bool, int, float, complex))
+                and name in self.dynamic
+                and not self._is_default(name, value)
+            ):
+                leaf = counter[0]
+                counter[0] += 1
+                inputs.append(Input(layout((), (), _NUMBER_DTYPES[type(value)])))
+                return Ref(leaf), None, value
+            return value, None, value
+
+        given = dict(zip(self.positional, args, strict=False))
+        given.update({n: v for n, v in kwargs.items() if n != "generator"})
+        for name, value in given.items():
+            refs[name], leaf_of[name], meta[name] = visit(name, value)
+        bound = self._bind(args, kwargs)
+        bound.pop("generator", None)
+
+        compute_dtype = None
+        if lowering.promote:
+            operands = _flatten(bound[name] for name in lowering.promote)
+            compute_dtype = dtypes.common_dtype(operands, lowering.int_to_float)
+        arguments = {
+            name: refs.get(name, bound.get(name))
+            for name in form.functional_arguments
+            if name not in PLACEMENT_ARGUMENTS
+        }
+        call = Call(lowering, arguments, compute_dtype, None)
+        program = Program(
+            inputs=inputs,
+            calls=[call],
+            outputs=[],
+            random=self.random,
+            matmul_precision=torch.get_float32_matmul_precision(),
+            fingerprint=key,
+        )
+        results, written = infer(form, bound, meta, call, program)
+        if lowering.factory:
+            arguments["dtype"] = next(m for m in [*results, *written] if m is not None).dtype
+        call.results = [
+            None if m is None else (tuple(m.shape), m.dtype) for m in [*results, *written]
+        ]
+        targets = _pair_written(bound, [(name, leaf_of.get(name)) for name in form.written])
+        return self._entry(program, results, written, targets)
+
+    def _entry(self, program: Program, results, written, targets) -> Entry:
+        """Decide where each result goes; completes the Program's outputs."""
+        value = len(program.inputs)
+        result_layouts, writes, resizes = [], [], []
+        for m in results:
+            if m is None:
+                result_layouts.append(None)
+            else:
+                result_layouts.append(result_layout(m))
+                program.outputs.append(Output(Ref(value)))
+            value += 1
+        viewed_storages = set()
+        for (leaf, tensor), m in zip(targets, written, strict=True):
+            spec = program.inputs[leaf]
+            if tuple(m.shape) != tuple(tensor.shape):
+                resizes.append((leaf, tuple(m.shape)))
+                writes.append((leaf, layout(m.shape, contiguous_stride(m.shape), tensor.dtype)))
+                program.outputs.append(Output(Ref(value)))
+            elif spec.view is None:
+                writes.append((leaf, spec.layout))
+                program.outputs.append(Output(Ref(value)))
+            else:
+                storage = tensor.untyped_storage()._cdata
+                if storage in viewed_storages:
+                    raise NotImplementedError(
+                        f"{self.name}: two of the written tensors are views of one storage. "
+                        "Write to them one at a time."
+                    )
+                viewed_storages.add(storage)
+                writes.append((leaf, spec.layout))
+                program.outputs.append(Output(Ref(value), base=leaf, view=spec.view))
+            value += 1
+        return Entry(program, result_layouts, writes, resizes)
+
+
+def result_layout(meta: Tensor) -> Layout:
+    """The layout of a new tensor with a meta tensor's size, strides and dtype."""
+    size, stride = tuple(meta.shape), meta.stride()
+    if 0 in size or not is_dense(size, stride):
+        stride = contiguous_stride(size)
+    return layout(size, stride, meta.dtype)
+
+
+def fast_kernel(kernel: Kernel):
+    """A function that runs `kernel`, with a short way for the common call: positional arguments
+    that are whole tpu tensors or numbers, a known key, one new result.
+
+    The key is composed as `Kernel._collect` composes it.
+    """
+    if kernel.random or kernel.precision or kernel.form.written or kernel.dynamic:
+        return kernel.__call__
+
+    def run(*args, **kwargs):
+        if kwargs or _tracing_threads or config.eager_mode == "debug":
+            return kernel(*args, **kwargs)
+        key, arrays = [kernel], []
+        for value in args:
+            kind = type(value)
+            if kind is not Tensor and kind is not Parameter:
+                return kernel(*args)
+            buffer = getattr(value.untyped_storage(), "tpu_buffer", None)
+            if buffer is None:
+                return kernel(*args)
+            lay = buffer.layout
+            if (
+                value.shape != lay.size
+                or value.stride() != lay.stride
+                or value.dtype is not lay.dtype
+            ):
+                return kernel(*args)
+            key.append(lay)
+            arrays.append(buffer.array)
+        entry = _entries.get(tuple(key))
+        if entry is None or entry.call is None or len(entry.used) != len(arrays):
+            return kernel(*args)
+        if len(entry.results) != 1 or None in arrays:
+            return kernel(*args)
+        result_layout = entry.results[0]
+        if not result_layout.is_contiguous:
+            return new_tensor(entry.call(*arrays)[0], result_layout)
+        tensor = _create_empty_tensor(result_layout.size, result_layout.dtype)
+        tensor.untyped_storage().tpu_buffer = Buffer(entry.call(*arrays)[0], result_layout)
+        return tensor
+
+    return run
+
+
+def _flatten(values):
+    flat = []
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            flat.extend(_flatten(value))
+        elif value is not None:
+            flat.append(value)
+    return flat
+
+
+def _pair_written(bound, written):
+    """(leaf, tensor) for every tensor of the written arguments, lists flattened."""
+    pairs = []
+    for name, leaf in written:
+        if isinstance(leaf, list):
+            pairs.extend(zip(leaf, bound[name], strict=True))
+        elif leaf is not None:
+            pairs.append((leaf, bound[name]))
+    return pairs
+
+
+def _to_meta(tensor: Tensor) -> Tensor:
+    return torch.empty_strided(
+        tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device="meta"
+    )

@@ -1,0 +1,44 @@
+"""Copying and casting."""
+
+import jax.numpy as jnp
+
+from torchtpu import dtypes
+from torchtpu.lowerings.registry import register_lowering
+
+
+@register_lowering("aten::copy")
+def copy(self, src):
+    """`src` broadcast to the shape of `self`; the caller casts to its dtype."""
+    if jnp.issubdtype(src.dtype, jnp.complexfloating) and not jnp.issubdtype(
+        self.dtype, jnp.complexfloating
+    ):
+        src = src.real
+    return jnp.broadcast_to(src, self.shape).astype(self.dtype)
+
+
+@register_lowering("aten::clone", "aten::alias_copy", "aten::lift_fresh_copy", "aten::detach_copy")
+def clone(self):
+    return self
+
+
+@register_lowering("aten::_to_copy")
+def to_copy(self, *, dtype=None):
+    return self if dtype is None else self.astype(dtypes.to_jax(dtype))
+
+
+@register_lowering("aten::view_copy", "aten::_reshape_copy")
+def view_copy(self, size):
+    return self.reshape(_infer(self.shape, size))
+
+
+def _infer(shape, size):
+    """`size` with its -1 replaced."""
+    size = tuple(size)
+    if -1 not in size:
+        return size
+    known, total = 1, 1
+    for n in size:
+        known *= n if n != -1 else 1
+    for n in shape:
+        total *= n
+    return tuple(n if n != -1 else total // max(known, 1) for n in size)

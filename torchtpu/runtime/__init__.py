@@ -1,0 +1,1 @@
+"""PJRT through JAX: client, devices, buffers, events, executables. Knows no ATen operator."""

@@ -1,0 +1,90 @@
+"""Buffers: what a tpu storage holds, one dense array and the strides its shape stands for."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+import numpy as np
+import torch
+
+from torchtpu import dtypes
+from torchtpu.runtime import client
+
+
+class Layout:
+    """How an array lies in its storage: dense, without overlap, covering all of it from offset 0.
+
+    size, stride: tuples in elements; dtype: torch dtype. Interned by :func:`layout`, so that two
+    equal layouts are one object and hash by identity.
+    """
+
+    __slots__ = ("dtype", "is_contiguous", "jax_dtype", "nbytes", "numel", "size", "stride")
+
+    def __init__(self, size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype):
+        self.size = size
+        self.stride = stride
+        self.dtype = dtype
+        self.jax_dtype = dtypes.to_jax(dtype)
+        self.numel = math.prod(size)
+        self.nbytes = self.numel * self.jax_dtype.itemsize
+        self.is_contiguous = stride == contiguous_stride(size)
+
+    def __repr__(self) -> str:
+        return f"Layout(size={self.size}, stride={self.stride}, dtype={self.dtype})"
+
+
+_layouts: dict[tuple, Layout] = {}
+_layouts_lock = threading.Lock()
+
+
+def layout(size, stride, dtype: torch.dtype) -> Layout:
+    """The one Layout with these properties."""
+    key = (tuple(size), tuple(stride), dtype)
+    found = _layouts.get(key)
+    if found is None:
+        with _layouts_lock:
+            found = _layouts.setdefault(key, Layout(*key))
+    return found
+
+
+def contiguous_stride(size) -> tuple[int, ...]:
+    """Row-major strides, as PyTorch writes them (a zero-size dimension counts as 1)."""
+    stride, running = [], 1
+    for n in reversed(tuple(size)):
+        stride.append(running)
+        running *= max(n, 1)
+    return tuple(reversed(stride))
+
+
+def is_dense(size, stride) -> bool:
+    """Whether elements fill the span from the first to the last without gap or overlap."""
+    expected = 1
+    for n, s in sorted(
+        ((n, s) for n, s in zip(size, stride, strict=True) if n != 1), key=lambda ns: (ns[1], ns[0])
+    ):
+        if n == 0:
+            return True
+        if s != expected:
+            return False
+        expected *= n
+    return True
+
+
+class Buffer:
+    """The contents of one storage.
+
+    array: the JAX array in the shape ``layout.size``, or None while uninitialised.
+    """
+
+    __slots__ = ("array", "layout")
+
+    def __init__(self, array, layout: Layout):
+        self.array = array
+        self.layout = layout
+
+    def materialize(self):
+        """The array; an uninitialised one becomes zeros."""
+        if self.array is None:
+            self.array = client.from_numpy(np.zeros(self.layout.size, self.layout.jax_dtype))
+        return self.array

@@ -1,0 +1,33 @@
+"""The one cache of executables, keyed by a Program's fingerprint, and the counters of compiling."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+
+
+class ExecutableCache:
+    """Fingerprint -> executable. A dictionary, read without a lock on the fast path (`entries`)."""
+
+    def __init__(self):
+        self.entries: dict[Hashable, object] = {}
+        self.compiles = 0
+        self.compile_time_s = 0.0
+        self._lock = threading.Lock()
+
+    def compile(self, build: Callable[[], object]) -> object:
+        """Run `build`, which compiles, and count it."""
+        start = time.perf_counter()
+        executable = build()
+        with self._lock:
+            self.compiles += 1
+            self.compile_time_s += time.perf_counter() - start
+        return executable
+
+    def clear(self) -> None:
+        """Forget every executable; counters go on."""
+        self.entries.clear()
+
+
+cache = ExecutableCache()

@@ -1,0 +1,71 @@
+"""Storages to and from the host: ``torch.save``, ``torch.load``, copying and resizing of storages."""
+
+from __future__ import annotations
+
+import torch
+
+
+def storage_to_cpu(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    """A CPU storage with a copy of a tpu storage's bytes."""
+    from torchtpu import dispatch
+    from torchtpu.runtime.buffer import contiguous_stride
+    from torchtpu.tensor import empty
+
+    if storage.nbytes() == 0:
+        return torch.UntypedStorage(0)
+    # The whole storage as one flat tensor of its own dtype.
+    lay = storage.tpu_buffer.layout
+    flat = empty((0,), lay.dtype)
+    flat.set_(storage, 0, (lay.numel,), contiguous_stride((lay.numel,)))
+    return dispatch.to_cpu(flat).untyped_storage()
+
+
+def storage_to_tpu(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    """A tpu storage with a copy of a CPU storage's bytes."""
+    flat = torch.empty(0, dtype=torch.uint8).set_(storage)
+    return flat.to("tpu").untyped_storage()
+
+
+def clone_storage(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    """A tpu storage of its own with the same bytes."""
+    from torchtpu.tensor import new_tensor
+
+    buffer = storage.tpu_buffer
+    return new_tensor(buffer.array, buffer.layout).untyped_storage()
+
+
+def copy_storage(target: torch.UntypedStorage, source, non_blocking=None) -> torch.UntypedStorage:
+    """Copy the bytes of a storage of any device into a tpu storage of the same size."""
+    if source.nbytes() != target.nbytes():
+        raise RuntimeError(
+            f"cannot copy a storage of {source.nbytes()} bytes into one of {target.nbytes()} bytes"
+        )
+    if not hasattr(source, "tpu_buffer"):
+        source = storage_to_tpu(source.cpu())
+    target.tpu_buffer.array = source.tpu_buffer.array
+    target.tpu_buffer.layout = source.tpu_buffer.layout
+    return target
+
+
+def resize_storage(storage: torch.UntypedStorage, nbytes: int) -> torch.UntypedStorage:
+    """Resize a tpu storage; 0 drops its buffer."""
+    from torchtpu import dispatch
+
+    dispatch.resize_storage(storage, int(nbytes))
+    return storage
+
+
+def _tag(storage):
+    return "tpu" if storage.device.type == "tpu" else None
+
+
+def _restore(storage, location):
+    if location == "tpu" or location.startswith("tpu:"):
+        return storage_to_tpu(storage)
+    return None
+
+
+def register() -> None:
+    """Tell torch.save and torch.load of tpu storages."""
+    # Before PyTorch's own entry for outside devices, which copies raw memory.
+    torch.serialization.register_package(1, _tag, _restore)

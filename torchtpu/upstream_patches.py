@@ -1,0 +1,66 @@
+"""Every patch of an object that belongs to PyTorch, each with its reason and what would remove it."""
+
+from __future__ import annotations
+
+import torch
+
+from torchtpu import serialization
+
+
+def apply() -> None:
+    """Apply all patches; they leave every other device as it was."""
+    serialization.register()
+    _patch_storage()
+    _patch_printing()
+
+
+def _patch_printing() -> None:
+    """Printing formats a tensor's values with a dozen operators; here on the host, on one copy.
+
+    Removed when torch._tensor_str lists outside devices among those it prints from the CPU.
+    """
+    original = torch._tensor_str._tensor_str
+
+    def _tensor_str(self, indent):
+        return original(self.cpu() if self.device.type == "tpu" else self, indent)
+
+    torch._tensor_str._tensor_str = _tensor_str
+
+
+def _patch_storage() -> None:
+    """UntypedStorage of a tpu tensor: its bytes are in a PJRT buffer, PyTorch sees a storage of 0
+    bytes. Size, resizing and copying to the host are answered from the buffer.
+
+    Removed when the Python device hooks let a backend give its storages a size and a copy function.
+    """
+    storage_class = torch.UntypedStorage
+
+    def route(name, on_tpu):
+        original = getattr(storage_class, name)
+
+        def method(self, *args, **kwargs):
+            if hasattr(self, "tpu_buffer"):
+                return on_tpu(self, *args, **kwargs)
+            return original(self, *args, **kwargs)
+
+        method.__name__ = name
+        method.__doc__ = original.__doc__
+        setattr(storage_class, name, method)
+
+    route("nbytes", lambda self: self.tpu_buffer.layout.nbytes)
+    route("size", lambda self: self.tpu_buffer.layout.nbytes)
+    route("__len__", lambda self: self.tpu_buffer.layout.nbytes)
+    route("resize_", serialization.resize_storage)
+    route("cpu", serialization.storage_to_cpu)
+    route("clone", serialization.clone_storage)
+    route("tolist", lambda self: serialization.storage_to_cpu(self).tolist())
+    route("__getitem__", lambda self, index: serialization.storage_to_cpu(self)[index])
+    route("copy_", serialization.copy_storage)
+    original_copy = storage_class.copy_
+
+    def copy_(self, source, non_blocking=None):
+        if not hasattr(self, "tpu_buffer") and hasattr(source, "tpu_buffer"):
+            source = serialization.storage_to_cpu(source)
+        return original_copy(self, source, non_blocking)
+
+    storage_class.copy_ = copy_
