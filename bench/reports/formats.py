@@ -30,10 +30,12 @@ def scale_of(value: float, unit: str) -> tuple[float, str]:
     """(factor, shown unit) such that value / factor reads well: 0.002 "s" -> (0.001, "ms")."""
     if unit.startswith("USD/"):
         per = unit.removeprefix("USD/").replace("-", " ")
-        # Nobody compares $0.0000103 with $0.0000137.
-        for factor, count in ((1.0, ""), (1e-3, "1,000 "), (1e-6, "million "), (1e-9, "billion ")):
-            if abs(value) >= factor / 10 or factor == 1e-9:
-                return factor, f"per {count}{per}{'s' * bool(count)}"
+        # Nobody compares $0.0000103 with $0.0000137; and "per sequences" needs a count.
+        counts = [(1.0, ""), (1e-3, "1,000 "), (1e-6, "million "), (1e-9, "billion ")]
+        plural = per.endswith("s")
+        for factor, count in counts[plural:]:
+            if abs(value) >= factor / 10 or factor == counts[-1][0]:
+                return factor, f"per {count}{per}{'' if plural or not count else 's'}"
     steps = {"s": _TIME_STEPS, "bytes": _BYTE_STEPS}.get(unit)
     if steps is None:
         return 1.0, "" if unit == "1" else unit
