@@ -58,7 +58,6 @@ def prelu_backward(grad_output, self, weight):
 
 
 @register_lowering("aten::rrelu_with_noise_functional", random=True)
-@register_lowering("aten::rrelu_with_noise", random=True, mutates="noise")
 def rrelu_with_noise(self, noise, lower=1 / 8, upper=1 / 3, training=False, *, key):
     """Returns the result and the slope of each element, which backward multiplies by."""
     if not training:

@@ -1,8 +1,6 @@
 """Fused optimizer steps and gradient scaling (AMP): one program for a whole list of parameters.
 
-Learning rates, betas and the like arrive as 0-d arrays, so that a schedule compiles nothing. The
-in-place operators are registered next to the functional ones: they return the new values of what
-they update.
+Learning rates, betas and the like arrive as 0-d arrays, so that a schedule compiles nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +39,6 @@ def _scalars(x, *numbers):
 
 # Adam --------------------------------------------------------------------------------------------
 
-ADAM_STATE = ("self", "grads", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs")
 ADAM_NUMBERS = ("beta1", "beta2", "weight_decay", "eps")
 
 
@@ -71,7 +68,7 @@ def _adam(
 ):
     """Adam (Kingma & Ba, 2015), AMSGrad, and with `decoupled` AdamW (Loshchilov & Hutter, 2019).
 
-    Returns the five lists of ADAM_STATE. state_steps already counts this step.
+    Returns the new parameters, grads and three lists of state. state_steps already counts this step.
     """
     results = ([], [], [], [], [])
     for i, (stored, grad, avg, avg_sq) in enumerate(
@@ -143,11 +140,8 @@ def _register_adam(name, decoupled):
             found_inf,
         )
 
-    numbers = ADAM_NUMBERS
-    register_lowering(f"aten::{name}", dynamic=("lr", *numbers))(step)
-    register_lowering(f"aten::{name}.tensor_lr", dynamic=numbers)(step)
-    register_lowering(f"aten::{name}_", dynamic=("lr", *numbers), mutates=ADAM_STATE)(step)
-    register_lowering(f"aten::{name}_.tensor_lr", dynamic=numbers, mutates=ADAM_STATE)(step)
+    register_lowering(f"aten::{name}", dynamic=("lr", *ADAM_NUMBERS))(step)
+    register_lowering(f"aten::{name}.tensor_lr", dynamic=ADAM_NUMBERS)(step)
 
 
 _register_adam("_fused_adam", decoupled=False)
@@ -156,14 +150,11 @@ _register_adam("_fused_adamw", decoupled=True)
 
 # SGD ---------------------------------------------------------------------------------------------
 
-SGD_STATE = ("self", "grads", "momentum_buffer_list")
 SGD_NUMBERS = ("weight_decay", "dampening")
 
 
 @register_lowering("aten::_fused_sgd", dynamic=("lr", *SGD_NUMBERS))
 @register_lowering("aten::_fused_sgd.tensor_lr", dynamic=SGD_NUMBERS)
-@register_lowering("aten::_fused_sgd_", dynamic=("lr", *SGD_NUMBERS), mutates=SGD_STATE)
-@register_lowering("aten::_fused_sgd_.tensor_lr", dynamic=SGD_NUMBERS, mutates=SGD_STATE)
 def fused_sgd(
     self,
     grads,
@@ -200,7 +191,6 @@ def fused_sgd(
 
 # Adagrad -----------------------------------------------------------------------------------------
 
-ADAGRAD_STATE = ("self", "grads", "state_sums")
 ADAGRAD_NUMBERS = ("lr_decay", "weight_decay", "eps")
 
 
@@ -217,7 +207,7 @@ def _adagrad(
     grad_scale,
     found_inf,
 ):
-    """Adagrad (Duchi et al., 2011). Returns the three lists of ADAGRAD_STATE."""
+    """Adagrad (Duchi et al., 2011). Returns the new parameters, grads and sums."""
     parameters, stored_grads, sums = [], [], []
     for stored, grad, old_sum, step in zip(self, grads, state_sums, state_steps, strict=True):
         parameter = upcast(stored)
@@ -271,23 +261,12 @@ def _fused_adagrad(returns_steps):
 
 register_lowering("aten::_fused_adagrad", dynamic=("lr", *ADAGRAD_NUMBERS))(_fused_adagrad(True))
 register_lowering("aten::_fused_adagrad.tensor_lr", dynamic=ADAGRAD_NUMBERS)(_fused_adagrad(False))
-register_lowering(
-    "aten::_fused_adagrad_",
-    dynamic=("lr", *ADAGRAD_NUMBERS),
-    mutates=(*ADAGRAD_STATE, "state_steps"),
-)(_fused_adagrad(True))
-register_lowering(
-    "aten::_fused_adagrad_.tensor_lr", dynamic=ADAGRAD_NUMBERS, mutates=ADAGRAD_STATE
-)(_fused_adagrad(False))
 
 
 # Gradient scaling --------------------------------------------------------------------------------
 
 
 @register_lowering("aten::_amp_foreach_non_finite_check_and_unscale")
-@register_lowering(
-    "aten::_amp_foreach_non_finite_check_and_unscale_", mutates=("self", "found_inf")
-)
 def check_and_unscale(self, found_inf, inv_scale):
     """Multiplies all gradients by inv_scale; found_inf becomes 1 if any was not finite."""
     finite = jnp.ones((), bool)
@@ -300,35 +279,20 @@ def check_and_unscale(self, found_inf, inv_scale):
     return unscaled, jnp.where(finite, found_inf, jnp.ones_like(found_inf))
 
 
-def _update_scale(
-    scale, growth_tracker, found_inf, scale_growth_factor, scale_backoff_factor, growth_interval
-):
-    """The scale shrinks after an overflow and grows after growth_interval steps without one."""
-    growth, backoff = _scalars(scale, scale_growth_factor, scale_backoff_factor)
-    overflow = found_inf.reshape(scale.shape) != 0
-    successes = growth_tracker + 1
-    grow = successes == growth_interval
-    grown = scale * growth
-    grown = jnp.where(grow & jnp.isfinite(grown), grown, scale)
-    return (
-        jnp.where(overflow, scale * backoff, grown),
-        jnp.where(overflow | grow, jnp.zeros_like(growth_tracker), successes),
-    )
-
-
-@register_lowering("aten::_amp_update_scale")
+@register_lowering(
+    "aten::_amp_update_scale", dynamic=("scale_growth_factor", "scale_backoff_factor")
+)
 def update_scale(
     self, growth_tracker, found_inf, scale_growth_factor, scale_backoff_factor, growth_interval
 ):
-    return _update_scale(
-        self, growth_tracker, found_inf, scale_growth_factor, scale_backoff_factor, growth_interval
-    )
-
-
-@register_lowering("aten::_amp_update_scale_", mutates=("self", "growth_tracker"))
-def update_scale_in_place(
-    self, growth_tracker, found_inf, scale_growth_factor, scale_backoff_factor, growth_interval
-):
-    return _update_scale(
-        self, growth_tracker, found_inf, scale_growth_factor, scale_backoff_factor, growth_interval
+    """The scale shrinks after an overflow and grows after growth_interval steps without one."""
+    growth, backoff = _scalars(self, scale_growth_factor, scale_backoff_factor)
+    overflow = found_inf.reshape(self.shape) != 0
+    successes = growth_tracker + 1
+    grow = successes == growth_interval
+    grown = self * growth
+    grown = jnp.where(grow & jnp.isfinite(grown), grown, self)
+    return (
+        jnp.where(overflow, self * backoff, grown),
+        jnp.where(overflow | grow, jnp.zeros_like(growth_tracker), successes),
     )
