@@ -120,12 +120,18 @@ def _all_but_channels(ndim: int) -> tuple[int, ...]:
     return (0, *range(2, ndim))
 
 
-def _updated(running, batch, momentum):
-    """The running statistic after this batch, or None where none is kept."""
-    if running is None:
-        return None
-    momentum = jnp.asarray(momentum).astype(batch.dtype)
-    return momentum * batch + (1 - momentum) * upcast(running)
+def _updated_statistics(running_mean, running_var, mean, var, count, momentum):
+    """Those running statistics that are kept, after this batch of `count` elements a channel.
+
+    The variance is made unbiased; over a single element it is NaN or infinite, as on CPU.
+    """
+    count = jnp.asarray(count).astype(mean.dtype)
+    momentum = jnp.asarray(momentum).astype(mean.dtype)
+    return [
+        momentum * batch + (1 - momentum) * upcast(running)
+        for running, batch in ((running_mean, mean), (running_var, var * count / (count - 1)))
+        if running is not None
+    ]
 
 
 def _normalise(input_, mean_C, invstd_C, weight, bias):
@@ -144,16 +150,14 @@ def _batch_statistics(input_):
 
 
 def _train(input_, weight, bias, running_mean, running_var, momentum, eps):
-    """Result, mean, invstd, and the two new running statistics (variance unbiased)."""
+    """Result, mean, invstd, and the new running statistics."""
     mean, var, count = _batch_statistics(input_)
     invstd = lax.rsqrt(var + eps)
-    unbiased = var * (count / (count - 1) if count > 1 else math.nan)
     return (
         _normalise(input_, mean, invstd, weight, bias),
         mean,
         invstd,
-        _updated(running_mean, mean, momentum),
-        _updated(running_var, unbiased, momentum),
+        *_updated_statistics(running_mean, running_var, mean, var, count, momentum),
     )
 
 
@@ -308,12 +312,10 @@ def batch_norm_backward(
 )
 def batch_norm_update_stats(input, running_mean, running_var, momentum):
     mean, var, count = _batch_statistics(input)
-    unbiased = var * (count / (count - 1) if count > 1 else math.nan)
     return (
         mean,
         var,
-        _updated(running_mean, mean, momentum),
-        _updated(running_var, unbiased, momentum),
+        *_updated_statistics(running_mean, running_var, mean, var, count, momentum),
     )
 
 
@@ -342,8 +344,7 @@ def _gather(mean, invstd, running_mean, running_var, momentum, eps, counts):
     return (
         joint,
         lax.rsqrt(squares / total + eps),
-        _updated(running_mean, joint, momentum),
-        _updated(running_var, squares / (total - 1), momentum),
+        *_updated_statistics(running_mean, running_var, joint, squares / total, total, momentum),
     )
 
 
@@ -448,10 +449,3 @@ def vector_norm(x, p: float, axes):
     if p == 2:
         return jnp.sqrt(jnp.sum(jnp.square(magnitude), axis=axes, keepdims=True))
     return jnp.sum(magnitude**p, axis=axes, keepdims=True) ** (1 / p)
-
-
-@register_lowering("aten::renorm")
-def renorm(self, p, dim, maxnorm):
-    """Each slice along `dim` scaled down to a p-norm of at most `maxnorm`."""
-    x = upcast(self)
-    return x * limit_norm(vector_norm(x, float(p), _all_but(dim, x.ndim)), float(maxnorm))
