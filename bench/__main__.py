@@ -70,7 +70,7 @@ def _run(plan) -> int:
         with interruptible(give_up):
             record.save(folder)
             try:
-                with ProgressBar(plan.config["report"]["progress"]) as progress:
+                with ProgressBar(plan.report.progress) as progress:
                     runner = Runner(
                         plan,
                         record,
@@ -94,7 +94,7 @@ def _run(plan) -> int:
         if made_here:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    if plan.config["report"]["summary"]:
+    if plan.report.summary:
         summary(record, str(folder / "record.json"))
     if record.status != "ok":
         print(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import environment
+from bench.cost import CostError, Price
 from bench.devices.base import Device
 from bench.discovery import find_class
 from bench.meters.base import Meter
@@ -51,6 +52,15 @@ class ScaleOptions:
     window_s: float = option(at_least=0)
 
 
+@dataclass(frozen=True)
+class ReportOptions:
+    """See conf/report/terminal.yaml."""
+
+    name: str
+    summary: bool
+    progress: bool
+
+
 @dataclass
 class Plan:
     """A checked configuration. Nothing has been imported or started yet for it."""
@@ -59,6 +69,7 @@ class Plan:
     run: RunOptions
     scale: ScaleOptions
     parity: ParityOptions
+    report: ReportOptions
     workload_name: str
     make_workload: Callable[[Setting], Workload]
     device: Device
@@ -91,12 +102,17 @@ def make_plan(config: dict[str, Any]) -> Plan:
         )
     if not any(isinstance(m, TimeMeter) for m in meters):
         raise UsageError("meter: must include time, e.g. meter=[time,memory]")
+    try:
+        Price.from_config(config["price"])
+    except CostError as error:
+        raise UsageError(f"price: {error}") from None
     plain = {"name": REFERENCE_DEVICE, "mode": "eager", "precision": "fp32"}
     return Plan(
         config=config,
         run=top,
         scale=scale,
         parity=read_options(ParityOptions, config["parity"], "parity"),
+        report=read_options(ReportOptions, config["report"], "report"),
         workload_name=name,
         make_workload=lambda setting: kind(options, setting),
         device=device,
