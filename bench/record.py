@@ -255,6 +255,7 @@ class Record:
     def validate(self) -> None:
         """Raise RecordError unless all parts agree with the schema and with each other."""
         for name, value in self.phases.items():
+            check_unit(f"phase_{name}_s", "s")
             if _finite(value, f"phase {name!r}") < 0:
                 raise RecordError(f"phase {name!r} is negative: {value}")
         for name, samples in self.samples.items():

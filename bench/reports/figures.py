@@ -325,6 +325,8 @@ def _drawing(
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(_WIDTH_IN, height_in), layout="constrained")
         paint(figure.add_subplot())
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # laid out once; each file would do it again
         text, image = io.StringIO(), io.BytesIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
         figure.savefig(image, format="png", dpi=160)

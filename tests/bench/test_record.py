@@ -195,6 +195,7 @@ def test_every_missing_field_is_named(tmp_path: Path) -> None:
         ("chip_count", True, "chip_count: expected int, found bool"),
         ("loss_curve", ["x"], r"loss_curve\[0\]: expected"),
         ("phases", {"import": -1.0}, "phase 'import' is negative"),
+        ("phases", {"<b>": 1.0}, "no metric name"),
         ("phases", {"import": None}, "phases.import: expected"),
         ("samples", {"step_time_s": {"unit": "s"}}, "samples.step_time_s.values: missing"),
         ("samples", {"step_time_s": {"unit": "J", "values": []}}, "promises the unit 's'"),
@@ -249,7 +250,7 @@ def test_a_failed_write_leaves_the_old_record(
 def test_what_is_no_json_is_named(tmp_path: Path) -> None:
     record = finished()
     record.host = {"lock": object()}
-    with pytest.raises(RecordError, match="host.lock"):
+    with pytest.raises(RecordError, match=r"host\.lock"):
         record.save(tmp_path)
 
 

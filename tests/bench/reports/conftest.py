@@ -82,6 +82,11 @@ def make_record(device: str = "cpu", **changes: Any) -> Record:
     return record
 
 
+@pytest.fixture(scope="session")
+def record_factory() -> Callable[..., Record]:
+    return make_record
+
+
 @pytest.fixture
 def record_of() -> Callable[..., Record]:
     return make_record
