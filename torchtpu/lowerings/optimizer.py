@@ -20,7 +20,7 @@ def _guarded(found_inf, new, old):
     return new if found_inf is None else jnp.where(found_inf.reshape(()) == 1, old, new)
 
 
-def _gradient(grad, parameter, grad_scale, maximize):
+def _gradient(grad, grad_scale, maximize):
     """The unscaled gradient, and its value for the descent, in opmath."""
     unscaled = upcast(grad)
     if grad_scale is not None:
@@ -48,61 +48,9 @@ def _bias_correction(beta, step, x):
     return -jnp.expm1(like(step, x) * log_beta)
 
 
-def _adam(
-    decoupled,
-    parameters,
-    grads,
-    exp_avgs,
-    exp_avg_sqs,
-    max_exp_avg_sqs,
-    state_steps,
-    lr,
-    beta1,
-    beta2,
-    weight_decay,
-    eps,
-    amsgrad,
-    maximize,
-    grad_scale,
-    found_inf,
-):
-    """Adam (Kingma & Ba, 2015), AMSGrad, and with `decoupled` AdamW (Loshchilov & Hutter, 2019).
+def _fused_adam(decoupled):
+    """Adam (Kingma & Ba, 2015), AMSGrad, and with `decoupled` AdamW (Loshchilov & Hutter, 2019)."""
 
-    Returns the new parameters, grads and three lists of state. state_steps already counts this step.
-    """
-    results = ([], [], [], [], [])
-    for i, (stored, grad, avg, avg_sq) in enumerate(
-        zip(parameters, grads, exp_avgs, exp_avg_sqs, strict=True)
-    ):
-        parameter = upcast(stored)
-        unscaled, g = _gradient(grad, stored, grad_scale, maximize)
-        g = g.astype(parameter.dtype)
-        rate, b1, b2, decay, epsilon = _scalars(parameter, lr, beta1, beta2, weight_decay, eps)
-        step = state_steps[i].reshape(())
-        correction1 = _bias_correction(beta1, step, parameter)
-        root2 = jnp.sqrt(_bias_correction(beta2, step, parameter))
-        if decoupled:
-            parameter = parameter - rate * decay * parameter
-        else:
-            g = g + parameter * decay
-        new_avg = upcast(avg) + (1 - b1) * (g - upcast(avg))
-        new_avg_sq = b2 * upcast(avg_sq) + (1 - b2) * g * g
-        second = new_avg_sq
-        if amsgrad:
-            second = jnp.maximum(upcast(max_exp_avg_sqs[i]), new_avg_sq)
-            results[4].append(_guarded(found_inf, second, max_exp_avg_sqs[i]))
-        denominator = jnp.sqrt(second) / root2 + epsilon
-        parameter = parameter - rate / correction1 * new_avg / denominator
-        results[0].append(_guarded(found_inf, parameter, stored))
-        results[1].append(_stored_gradient(grad, unscaled, grad_scale))
-        results[2].append(_guarded(found_inf, new_avg, avg))
-        results[3].append(_guarded(found_inf, new_avg_sq, avg_sq))
-    if not amsgrad:
-        results[4].extend(max_exp_avg_sqs)
-    return results
-
-
-def _register_adam(name, decoupled):
     def step(
         self,
         grads,
@@ -121,31 +69,42 @@ def _register_adam(name, decoupled):
         grad_scale=None,
         found_inf=None,
     ):
-        return _adam(
-            decoupled,
-            self,
-            grads,
-            exp_avgs,
-            exp_avg_sqs,
-            max_exp_avg_sqs,
-            state_steps,
-            lr,
-            beta1,
-            beta2,
-            weight_decay,
-            eps,
-            amsgrad,
-            maximize,
-            grad_scale,
-            found_inf,
-        )
+        """Returns the new parameters, grads and three lists of state. state_steps already counts
+        this step."""
+        results = ([], [], [], [], [])
+        lists = zip(self, grads, exp_avgs, exp_avg_sqs, state_steps, strict=True)
+        for i, (stored, grad, avg, avg_sq, count) in enumerate(lists):
+            parameter = upcast(stored)
+            unscaled, g = _gradient(grad, grad_scale, maximize)
+            g = g.astype(parameter.dtype)
+            rate, b1, b2, decay, epsilon = _scalars(parameter, lr, beta1, beta2, weight_decay, eps)
+            correction1 = _bias_correction(beta1, count.reshape(()), parameter)
+            root2 = jnp.sqrt(_bias_correction(beta2, count.reshape(()), parameter))
+            if decoupled:
+                parameter = parameter - rate * decay * parameter
+            else:
+                g = g + parameter * decay
+            new_avg = upcast(avg) + (1 - b1) * (g - upcast(avg))
+            new_avg_sq = b2 * upcast(avg_sq) + (1 - b2) * g * g
+            second = new_avg_sq
+            if amsgrad:
+                second = jnp.maximum(upcast(max_exp_avg_sqs[i]), new_avg_sq)
+                results[4].append(_guarded(found_inf, second, max_exp_avg_sqs[i]))
+            denominator = jnp.sqrt(second) / root2 + epsilon
+            parameter = parameter - rate / correction1 * new_avg / denominator
+            results[0].append(_guarded(found_inf, parameter, stored))
+            results[1].append(_stored_gradient(grad, unscaled, grad_scale))
+            results[2].append(_guarded(found_inf, new_avg, avg))
+            results[3].append(_guarded(found_inf, new_avg_sq, avg_sq))
+        return results if amsgrad else (*results[:4], list(max_exp_avg_sqs))
 
-    register_lowering(f"aten::{name}", dynamic=("lr", *ADAM_NUMBERS))(step)
-    register_lowering(f"aten::{name}.tensor_lr", dynamic=ADAM_NUMBERS)(step)
+    return step
 
 
-_register_adam("_fused_adam", decoupled=False)
-_register_adam("_fused_adamw", decoupled=True)
+for _name, _decoupled in {"_fused_adam": False, "_fused_adamw": True}.items():
+    _step = _fused_adam(_decoupled)
+    register_lowering(f"aten::{_name}", dynamic=("lr", *ADAM_NUMBERS))(_step)
+    register_lowering(f"aten::{_name}.tensor_lr", dynamic=ADAM_NUMBERS)(_step)
 
 
 # SGD ---------------------------------------------------------------------------------------------
@@ -174,7 +133,7 @@ def fused_sgd(
     parameters, stored_grads, buffers = [], [], []
     for i, (stored, grad) in enumerate(zip(self, grads, strict=True)):
         parameter = upcast(stored)
-        unscaled, g = _gradient(grad, stored, grad_scale, maximize)
+        unscaled, g = _gradient(grad, grad_scale, maximize)
         g = g.astype(parameter.dtype)
         rate, decay, damp = _scalars(parameter, lr, weight_decay, dampening)
         g = g + decay * parameter
@@ -194,38 +153,9 @@ def fused_sgd(
 ADAGRAD_NUMBERS = ("lr_decay", "weight_decay", "eps")
 
 
-def _adagrad(
-    self,
-    grads,
-    state_sums,
-    state_steps,
-    lr,
-    lr_decay,
-    weight_decay,
-    eps,
-    maximize,
-    grad_scale,
-    found_inf,
-):
-    """Adagrad (Duchi et al., 2011). Returns the new parameters, grads and sums."""
-    parameters, stored_grads, sums = [], [], []
-    for stored, grad, old_sum, step in zip(self, grads, state_sums, state_steps, strict=True):
-        parameter = upcast(stored)
-        unscaled, g = _gradient(grad, stored, grad_scale, maximize)
-        g = g.astype(parameter.dtype)
-        rate, rate_decay, decay, epsilon = _scalars(parameter, lr, lr_decay, weight_decay, eps)
-        g = g + decay * parameter
-        rate = rate / (1 + (like(step.reshape(()), parameter) - 1) * rate_decay)
-        new_sum = upcast(old_sum) + g * g
-        parameter = parameter - rate * g / (jnp.sqrt(new_sum) + epsilon)
-        parameters.append(_guarded(found_inf, parameter, stored))
-        stored_grads.append(_stored_gradient(grad, unscaled, grad_scale))
-        sums.append(_guarded(found_inf, new_sum, old_sum))
-    return parameters, stored_grads, sums
-
-
 def _fused_adagrad(returns_steps):
-    """The overloads with a number as lr also return (and may update) the steps, unchanged here."""
+    """Adagrad (Duchi et al., 2011). The overload with a number as lr also returns the steps, which
+    it counts as written."""
 
     def step(
         self,
@@ -241,19 +171,20 @@ def _fused_adagrad(returns_steps):
         grad_scale=None,
         found_inf=None,
     ):
-        results = _adagrad(
-            self,
-            grads,
-            state_sums,
-            state_steps,
-            lr,
-            lr_decay,
-            weight_decay,
-            eps,
-            maximize,
-            grad_scale,
-            found_inf,
-        )
+        results = ([], [], [])
+        lists = zip(self, grads, state_sums, state_steps, strict=True)
+        for stored, grad, old_sum, count in lists:
+            parameter = upcast(stored)
+            unscaled, g = _gradient(grad, grad_scale, maximize)
+            g = g.astype(parameter.dtype)
+            rate, rate_decay, decay, epsilon = _scalars(parameter, lr, lr_decay, weight_decay, eps)
+            g = g + decay * parameter
+            rate = rate / (1 + (like(count.reshape(()), parameter) - 1) * rate_decay)
+            new_sum = upcast(old_sum) + g * g
+            parameter = parameter - rate * g / (jnp.sqrt(new_sum) + epsilon)
+            results[0].append(_guarded(found_inf, parameter, stored))
+            results[1].append(_stored_gradient(grad, unscaled, grad_scale))
+            results[2].append(_guarded(found_inf, new_sum, old_sum))
         return (*results, list(state_steps)) if returns_steps else results
 
     return step

@@ -29,19 +29,19 @@ def scaled(x, alpha):
 # Arithmetic ------------------------------------------------------------------------------------
 
 
-@register_lowering("aten::add.Tensor", "aten::add.Scalar", promote=BOTH, dynamic="alpha")
+@register_lowering("aten::add.Tensor", "aten::add.Scalar", promote=BOTH, dynamic=(*BOTH, "alpha"))
 @in_opmath
 def add(self, other, alpha=1):
     return jnp.add(self, scaled(other, alpha))
 
 
-@register_lowering("aten::sub.Tensor", "aten::sub.Scalar", promote=BOTH, dynamic="alpha")
+@register_lowering("aten::sub.Tensor", "aten::sub.Scalar", promote=BOTH, dynamic=(*BOTH, "alpha"))
 @in_opmath
 def sub(self, other, alpha=1):
     return jnp.subtract(self, scaled(other, alpha))
 
 
-@register_lowering("aten::rsub.Tensor", "aten::rsub.Scalar", promote=BOTH, dynamic="alpha")
+@register_lowering("aten::rsub.Tensor", "aten::rsub.Scalar", promote=BOTH, dynamic=(*BOTH, "alpha"))
 @in_opmath
 def rsub(self, other, alpha=1):
     return jnp.subtract(other, scaled(self, alpha))
@@ -134,7 +134,7 @@ def _minimum(a, b):
 
 
 # name: (function of two arrays of the common dtype, integers become float, overloads).
-# The overload names with a Scalar in them take that number as a 0-d array at run time.
+# Both operands are dynamic: a Python number may stand in the place of a tensor, too.
 TENSOR = ("Tensor",)
 TENSOR_SCALAR = ("Tensor", "Scalar")
 BINARY_FUNCTIONS = {
@@ -183,20 +183,11 @@ def _binary(function):
 
 for _name, (_function, _int_to_float, _overloads) in BINARY_FUNCTIONS.items():
     for _overload in _overloads:
-        _dynamic = {
-            "Scalar": "other",
-            "Tensor_Scalar": "other",
-            "Scalar_Other": "other",
-            "other_scalar": "other",
-            "Scalar_Tensor": "self",
-            "Scalar_Self": "self",
-            "self_scalar": "self",
-        }.get(_overload, ())
         register_lowering(
             f"aten::{_name}" + (f".{_overload}" if _overload else ""),
             promote=BOTH,
             int_to_float=_int_to_float,
-            dynamic=_dynamic,
+            dynamic=BOTH,
         )(_binary(in_opmath(_function)))
 
 
@@ -210,7 +201,7 @@ def nextafter(self, other):
     return jnp.nextafter(self, other)
 
 
-@register_lowering("aten::div.Tensor_mode", "aten::div.Scalar_mode", promote=BOTH)
+@register_lowering("aten::div.Tensor_mode", "aten::div.Scalar_mode", promote=BOTH, dynamic=BOTH)
 @in_opmath
 def div_mode(self, other, *, rounding_mode):
     if rounding_mode == "floor":
@@ -220,7 +211,9 @@ def div_mode(self, other, *, rounding_mode):
     return jnp.true_divide(self, other)
 
 
-@register_lowering("aten::pow.Tensor_Tensor", promote=("self", "exponent"))
+@register_lowering(
+    "aten::pow.Tensor_Tensor", promote=("self", "exponent"), dynamic=("self", "exponent")
+)
 @register_lowering("aten::pow.Scalar", promote=("self", "exponent"), dynamic="self")
 @in_opmath
 def power(self, exponent):
@@ -266,7 +259,7 @@ for _name, _function in {
     register_lowering(f"aten::{_name}")(_logical(_function))
 
 
-@register_lowering("aten::where.self", promote=BOTH)
+@register_lowering("aten::where.self", promote=BOTH, dynamic=BOTH)
 def where(condition, self, other):
     return jnp.where(condition != 0, self, other)
 
