@@ -33,7 +33,13 @@ def _stored_gradient(grad, unscaled, grad_scale):
     return grad if grad_scale is None else unscaled.astype(grad.dtype)
 
 
+def _complement(number, x):
+    """1 - number in the dtype of `x`, subtracted in float64: 1 - 0.999 has few digits left."""
+    return like(1 - jnp.asarray(number).astype(np.float64), x)
+
+
 def _scalars(x, *numbers):
+    """Numbers or one-element tensors as 0-d arrays in the dtype of `x`."""
     return tuple(like(n.reshape(()) if getattr(n, "ndim", 0) else n, x) for n in numbers)
 
 
@@ -44,7 +50,7 @@ ADAM_NUMBERS = ("beta1", "beta2", "weight_decay", "eps")
 
 def _bias_correction(beta, step, x):
     """1 - beta ** step in the dtype of `x`, without the cancellation of the plain formula."""
-    log_beta = jnp.log1p(like(jnp.asarray(beta) - 1, x))
+    log_beta = jnp.log1p(-_complement(beta, x))
     return -jnp.expm1(like(step, x) * log_beta)
 
 
@@ -77,15 +83,16 @@ def _fused_adam(decoupled):
             parameter = upcast(stored)
             unscaled, g = _gradient(grad, grad_scale, maximize)
             g = g.astype(parameter.dtype)
-            rate, b1, b2, decay, epsilon = _scalars(parameter, lr, beta1, beta2, weight_decay, eps)
+            rate, b2, decay, epsilon = _scalars(parameter, lr, beta2, weight_decay, eps)
+            rest1, rest2 = _complement(beta1, parameter), _complement(beta2, parameter)
             correction1 = _bias_correction(beta1, count.reshape(()), parameter)
             root2 = jnp.sqrt(_bias_correction(beta2, count.reshape(()), parameter))
             if decoupled:
                 parameter = parameter - rate * decay * parameter
             else:
                 g = g + parameter * decay
-            new_avg = upcast(avg) + (1 - b1) * (g - upcast(avg))
-            new_avg_sq = b2 * upcast(avg_sq) + (1 - b2) * g * g
+            new_avg = upcast(avg) + rest1 * (g - upcast(avg))
+            new_avg_sq = b2 * upcast(avg_sq) + rest2 * g * g
             second = new_avg_sq
             if amsgrad:
                 second = jnp.maximum(upcast(max_exp_avg_sqs[i]), new_avg_sq)
@@ -135,12 +142,14 @@ def fused_sgd(
         parameter = upcast(stored)
         unscaled, g = _gradient(grad, grad_scale, maximize)
         g = g.astype(parameter.dtype)
-        rate, decay, damp = _scalars(parameter, lr, weight_decay, dampening)
+        rate, decay = _scalars(parameter, lr, weight_decay)
         g = g + decay * parameter
         if momentum != 0:
             old = momentum_buffer_list[i]
             factor = np.array(momentum, parameter.dtype)
-            buffer = g if is_first_step else factor * upcast(old) + (1 - damp) * g
+            buffer = (
+                g if is_first_step else factor * upcast(old) + _complement(dampening, parameter) * g
+            )
             g = g + factor * buffer if nesterov else buffer
             buffers.append(_guarded(found_inf, buffer, old))
         parameters.append(_guarded(found_inf, parameter - rate * g, stored))
