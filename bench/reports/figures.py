@@ -156,7 +156,7 @@ def draw_steps(runs: Sequence[Run]) -> Drawing | None:
             axes.yaxis.set_minor_formatter(lambda value, _: "")
             axes.tick_params(which="minor", size=0)
         else:
-            axes.set_ylim(bottom=0)
+            axes.set_ylim(0, 1.08 * longest_s / factor or 1)
         axes.set_xlabel("timed step")
         axes.set_ylabel(unit)
         _whole_ticks(axes)

@@ -130,7 +130,8 @@ def test_a_price_is_stale_after_90_days() -> None:
 def test_a_list_price_is_sourced_and_names_the_chip_of_its_accelerator(path: Path) -> None:
     values = yaml.safe_load(path.read_text())
     price = Price.from_config(values)
-    assert price.label == "list price" and price.usd_per_chip_hour > 0
+    assert price.label == "list price"
+    assert price.usd_per_chip_hour > 0
     assert all((price.provider, price.sku, price.region, price.plan, price.source, price.as_of))
     chip = yaml.safe_load((CONF / "accelerator" / f"{price.accelerator}.yaml").read_text())
     assert price.chips == tuple(chip["chips"])
@@ -141,8 +142,12 @@ def test_a_chip_fact_has_unit_source_and_date(path: Path) -> None:
     from bench.record import check_unit
 
     chip = yaml.safe_load(path.read_text())
-    assert chip["name"] == path.stem and chip["chips"] and chip["facts"]
+    assert chip["name"] == path.stem
+    assert chip["chips"]
+    assert chip["facts"]
     for name, fact in chip["facts"].items():
         check_unit(name, fact["unit"])
-        assert fact["value"] > 0 and fact["source"].startswith("https://") and fact["as_of"]
+        assert fact["value"] > 0
+        assert fact["source"].startswith("https://")
+        assert fact["as_of"]
         assert fact["label"] == "published"

@@ -77,7 +77,8 @@ def test_without_a_tpu_the_page_opens_with_it(page: str) -> None:
 def test_the_page_fetches_nothing(page: str) -> None:
     assert "default-src 'none'" in page
     links = re.findall(r"""(?:src|href|action)\s*=\s*["']([^"']*)""", page)
-    assert links and all(link.startswith(("#", "data:")) for link in links)
+    assert links
+    assert all(link.startswith(("#", "data:")) for link in links)
     assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", page))
     assert "@import" not in page
 
@@ -168,7 +169,8 @@ def test_write_raises_for_other_code(tmp_path: Path) -> None:
 
 def test_every_footnote_exists(page: str) -> None:
     used = set(re.findall(r'href="#(note-\d+)"', page))
-    assert used and used == set(re.findall(r'id="(note-\d+)"', page))
+    assert used
+    assert used == set(re.findall(r'id="(note-\d+)"', page))
     ids = re.findall(r'\sid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
 
@@ -242,6 +244,7 @@ def test_in_a_browser_it_fits_sorts_and_logs_no_error(
     found = json.loads(re.search(r"RESULT(.*?)END", done.stdout)[1])
     assert found["overflow"] <= 0
     assert found["figures"] == found["pictures"] == 5
-    assert found["up"] == ["cpu", "tpu on cpu"] and found["down"] == ["tpu on cpu", "cpu"]
+    assert found["up"] == ["cpu", "tpu on cpu"]
+    assert found["down"] == ["tpu on cpu", "cpu"]
     assert found["state"] == "descending"
     assert "CONSOLE" not in done.stderr

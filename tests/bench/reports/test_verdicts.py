@@ -83,7 +83,8 @@ def test_the_tpu_device_on_a_gpu_ranks_as_that_gpu(record_of) -> None:
 def test_the_fastest_is_named_with_its_interval_and_parity(tpu, gpu) -> None:
     runs = runs_of(tpu(), gpu())
     found = verdicts.lead(runs)
-    assert found.first.record.device == "cuda" and found.is_sure
+    assert found.first.record.device == "cuda"
+    assert found.is_sure
     assert found.ratio.value == pytest.approx(1.5, rel=0.01)
     assert found.ratio.low < 1.5 < found.ratio.high
     top = verdicts.headline(runs)
