@@ -178,6 +178,7 @@ def answers(runs: Sequence[Run]) -> list[Answer]:
             *_ratios(runs),
             _overhead(runs),
             _cost(runs),
+            _warnings(runs),
         )
         if card is not None
     ]
@@ -188,6 +189,8 @@ def _parity(runs: Sequence[Run]) -> Answer:
     # A failed verdict counts from a failed run too; a pass only from a run that ended well.
     failed = [r for r in runs if r.record.parity.verdict == "fail"]
     passed = [r for r in runs if r.record.parity.verdict == "pass" and r.record.is_good]
+    if all(r.record.parity.verdict == "reference" for r in runs):
+        return Answer(question, "Reference only", "these runs are the CPU itself")
     if not failed and not passed:
         return Answer(question, "Not checked", "no run made a parity pass", "warn")
     worst = max(
@@ -210,7 +213,9 @@ def fallback_ops(record: Record) -> dict[str, int] | None:
 
 
 def _fallback(runs: Sequence[Run]) -> Answer | None:
-    counted = [ops for r in runs if (ops := fallback_ops(r.record)) is not None]
+    # Native PyTorch has nothing to fall back from.
+    there = [run.record for run in runs if run.record.platform != "native"]
+    counted = [ops for record in there if (ops := fallback_ops(record)) is not None]
     if not counted:
         return None
     names = sorted({name for ops in counted for name in ops})
@@ -257,6 +262,13 @@ def _overhead(runs: Sequence[Run]) -> Answer | None:
                 span = f"{formats.number(found.low)} to {formats.number(found.high)}; "
                 return Answer("tpu software on this CPU", text, span + detail)
     return None
+
+
+def _warnings(runs: Sequence[Run]) -> Answer | None:
+    found = [f"{run.name}: {text}" for run in runs for text in run.record.warnings]
+    if not found:
+        return None
+    return Answer("Warnings", str(len(found)), f"the first: {found[0]}", "warn")
 
 
 def _ratios(runs: Sequence[Run]) -> list[Answer]:

@@ -157,3 +157,18 @@ def test_a_comparison_workload_answers_with_its_ratio(record_of) -> None:
     answer = card(runs_of(record), "dispatch overhead ratio")
     assert answer.answer == "1.80x"
     assert "1.70 to 1.90; 20 blocks" in answer.detail
+
+
+def test_runs_of_the_reference_alone_claim_nothing(record_of) -> None:
+    runs = runs_of(record_of("cpu"))
+    assert card(runs, "Same results as the CPU?").answer == "Reference only"
+    assert card(runs, "CPU fallback") is None
+
+
+def test_warnings_are_counted_beside_the_answers(record_of) -> None:
+    record = record_of("cpu")
+    record.warn("spread of 80 %")
+    record.warn("drift")
+    answer = card(runs_of(record), "Warnings")
+    assert (answer.answer, answer.detail) == ("2", "the first: run 0: spread of 80 %")
+    assert card(runs_of(record_of("cpu")), "Warnings") is None
