@@ -56,6 +56,18 @@ class BareCall:
     read: Callable[[Any], float]
 
 
+class ParametersUntied(Exception):
+    """A move to a device made several parameters of one: another model would be trained."""
+
+
+def _shared(model: torch.nn.Module) -> set[frozenset[str]]:
+    """The groups of names that stand for one and the same parameter."""
+    names: dict[int, set[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), set()).add(name)
+    return {frozenset(group) for group in names.values() if len(group) > 1}
+
+
 class Device(ABC):
     """One device of this machine. The constructor only keeps the options: it imports nothing."""
 
@@ -120,8 +132,16 @@ class Device(ABC):
             )
 
     def place(self, model: torch.nn.Module) -> torch.nn.Module:
-        """The model on this device."""
-        return model.to(self.torch_device)
+        """The model on this device. Raises ParametersUntied if the move changed the model."""
+        before = _shared(model)
+        placed = model.to(self.torch_device)
+        lost = before - _shared(placed)
+        if lost:
+            names = "; ".join(" = ".join(sorted(group)) for group in lost)
+            raise ParametersUntied(
+                f"moving the model to {self.name} parted shared weights: {names}"
+            )
+        return placed
 
     def loader(self, batches: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """The batches on this device, in order."""

@@ -76,32 +76,17 @@ class PretrainingBatches:
         label = int(rng.integers(2))
         d = int(rng.integers(len(self.documents)))
         document = self.documents[d]
-        start = int(rng.integers(len(document) - 1))
-        end, tokens = start, 0
-        while end < len(document) and (tokens < room or end < start + 2):
-            tokens += len(document[end])
-            end += 1
+        start, end = _run(document, int(rng.integers(len(document) - 1)), room, at_least=2)
         cut = int(rng.integers(start + 1, end))
         a = np.concatenate(document[start:cut])
         if label == IS_NEXT:
             b = np.concatenate(document[cut:end])
         else:
             other = (d + 1 + int(rng.integers(len(self.documents) - 1))) % len(self.documents)
-            b = self._run_of(rng, self.documents[other], max(1, room - len(a)))
+            document = self.documents[other]
+            start, end = _run(document, int(rng.integers(len(document))), room - len(a), at_least=1)
+            b = np.concatenate(document[start:end])
         return *_truncated(rng, a, b, room), label
-
-    @staticmethod
-    def _run_of(
-        rng: np.random.Generator, document: Sequence[np.ndarray], tokens: int
-    ) -> np.ndarray:
-        start = int(rng.integers(len(document)))
-        parts, length = [], 0
-        for sentence in document[start:]:
-            parts.append(sentence)
-            length += len(sentence)
-            if length >= tokens:
-                break
-        return np.concatenate(parts)
 
     def _mask(self, rng: np.random.Generator, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(ids with the chosen tokens hidden, labels). At least one token is chosen."""
@@ -121,15 +106,32 @@ class PretrainingBatches:
         return hidden, labels
 
 
+def _run(
+    document: Sequence[np.ndarray], start: int, tokens: int, *, at_least: int
+) -> tuple[int, int]:
+    """(start, end) of sentences with so many tokens, if the document has them.
+
+    Near the document's end the run starts earlier instead of being short.
+    """
+    end, found = start, 0
+    while end < len(document) and (found < tokens or end < start + at_least):
+        found += len(document[end])
+        end += 1
+    while start > 0 and found < tokens:
+        start -= 1
+        found += len(document[start])
+    return start, end
+
+
 def _truncated(
     rng: np.random.Generator, a: np.ndarray, b: np.ndarray, room: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Cut the longer one, at its start or its end by chance, until both fit; none gets empty."""
-    longest = max(room // 2, room - min(len(a), len(b)))
+    """Cut the longer one, somewhere at its ends, so that both fit; none gets empty."""
+    # Both longer than half: each gets half. One shorter: the other gets what is left.
+    keep_a = min(len(a), max(room - len(b), (room + 1) // 2))
+    keep_b = min(len(b), room - keep_a)
     cut = []
-    for segment in (a, b):
-        # Both longer than half: each gets half. One shorter: the other gets what is left.
-        extra = len(segment) - longest
-        front = int(rng.integers(extra + 1)) if extra > 0 else 0
-        cut.append(segment[front : front + longest] if extra > 0 else segment)
+    for segment, keep in ((a, keep_a), (b, keep_b)):
+        front = int(rng.integers(len(segment) - keep + 1))
+        cut.append(segment[front : front + keep])
     return cut[0], cut[1]
