@@ -76,7 +76,9 @@ def index(self, indices):
         return self
     where = _locate(self, indices)
     if 0 in self.shape:  # XLA refuses to gather from an empty dimension, even nothing
-        return jnp.zeros(jnp.broadcast_to(0, self.shape).at[where].get(mode="clip").shape, self.dtype)
+        return jnp.zeros(
+            jnp.broadcast_to(0, self.shape).at[where].get(mode="clip").shape, self.dtype
+        )
     return self.at[where].get(mode=IN_BOUNDS)
 
 
