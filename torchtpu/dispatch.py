@@ -90,6 +90,13 @@ def _as_strided(self, size, stride, storage_offset=None):
     return aten.as_strided.default.redispatch(_META, self, size, stride, offset)
 
 
+def _as_strided_(self, size, stride, storage_offset=None):
+    offset = self.storage_offset() if storage_offset is None else storage_offset
+    check_in_bounds(buffer_of(self), size, stride, offset, self.dtype)
+    set_geometry(self, size, stride, offset)
+    return self
+
+
 def _set_storage_offset(self, source, storage_offset, size, stride=()):
     if not hasattr(source, "tpu_buffer"):
         raise RuntimeError(
@@ -341,8 +348,13 @@ def _integer_indices(indices, self):
     return result
 
 
-def _with_integer_indices(kernel):
+def _with_integer_indices(kernel, base: str):
+    masked_fill = aten.masked_fill_ if base.endswith("_") else aten.masked_fill
+
     def run(self, indices, *args, **kwargs):
+        if args and _is_whole_mask(indices, self) and args[0].numel() == 1:
+            # `x[mask] = number`: no shape depends on the mask.
+            return masked_fill(self, indices[0].to("tpu"), args[0].reshape(()))
         if any(
             index is not None
             and (index.dtype in (torch.bool, torch.uint8) or not is_tpu_tensor(index))
@@ -355,19 +367,31 @@ def _with_integer_indices(kernel):
     return run
 
 
+def _is_whole_mask(indices, self) -> bool:
+    return len(indices) == 1 and indices[0].dtype is torch.bool and indices[0].shape == self.shape
+
+
 def _is_cpu_scalar(value) -> bool:
     return isinstance(value, Tensor) and value.device.type == "cpu" and value.dim() == 0
 
 
-_INDEXING = ("index", "_unsafe_index", "index_put", "_unsafe_index_put", "_index_put_impl", "index_put_", "_index_put_impl_")
+_INDEXING = (
+    "index",
+    "_unsafe_index",
+    "index_put",
+    "index_put_",
+    "_unsafe_index_put",
+    "_index_put_impl",
+    "_index_put_impl_",
+)
 
 
 # -- registration --------------------------------------------------------------------------------
 
 
-def _implement(overload, function) -> None:
+def _implement(overload, function, key="PrivateUse1") -> None:
     name = overload.name().removeprefix("aten::")
-    _library.impl(name, function, "PrivateUse1", allow_override=True)
+    _library.impl(name, function, key, allow_override=True)
 
 
 def _register_lowering(lowering) -> None:
@@ -382,8 +406,9 @@ def _register_lowering(lowering) -> None:
         if overload in _WRITTEN_OUT:
             continue
         function = eager.fast_kernel(kernel)
-        if overload._schema.name.removeprefix("aten::") in _INDEXING:
-            function = _with_integer_indices(function)
+        base = overload._schema.name.removeprefix("aten::")
+        if base in _INDEXING:
+            function = _with_integer_indices(function, base)
         _implement(overload, function)
 
 
@@ -391,6 +416,7 @@ _WRITTEN_OUT = {
     aten.empty.memory_format: _empty,
     aten.empty_strided.default: _empty_strided,
     aten.as_strided.default: _as_strided,
+    aten.as_strided_.default: _as_strided_,
     aten.set_.source_Storage_storage_offset: _set_storage_offset,
     aten.set_.source_Storage: _set_storage,
     aten.set_.source_Tensor: _set_tensor,
@@ -435,6 +461,14 @@ def register() -> None:
         _implement(overload, function)
     for lowering in registry.lowerings().values():
         _register_lowering(lowering)
-    if hasattr(families, "attention"):
-        _implement(aten._fused_sdp_choice.default, families.attention.fused_sdp_choice)
+    attention = families.attention
+    for key in ("PrivateUse1", "AutogradPrivateUse1"):
+        _implement(
+            aten.scaled_dot_product_attention.default, attention.scaled_dot_product_attention, key
+        )
+    _implement(
+        aten._scaled_dot_product_fused_attention_overrideable_backward.default,
+        attention.fused_attention_backward_with_graph,
+        "AutogradPrivateUse1",
+    )
     registry.freeze()

@@ -62,13 +62,15 @@ class Call:
     """One lowering applied to bound arguments.
 
     arguments: schema argument name -> Ref, list of Ref / None / values, or plain value.
-    compute_dtype: dtype that the promoted arguments are cast to, or None.
+    compute_dtype: dtype that the promoted arguments are cast to, or None. numbers: promoted arguments
+    that are numbers given at run time; they keep more digits than 16 bits hold, as in PyTorch.
     results: for each result, (shape, dtype) or None for one that is not computed.
     """
 
     lowering: Lowering
     arguments: dict[str, object]
     compute_dtype: torch.dtype | None
+    numbers: frozenset[str]
     results: list[tuple[tuple[int, ...], torch.dtype] | None] | None
 
 
@@ -270,11 +272,13 @@ def _apply(call: Call, values: list, key) -> list:
     lowering = call.lowering
     arguments = {name: _resolve(a, values) for name, a in call.arguments.items()}
     if call.compute_dtype is not None:
-        dtype = dtypes.to_jax(call.compute_dtype)
         for name in lowering.promote:
+            dtype = call.compute_dtype
+            dtype = dtypes.opmath(dtype) if name in call.numbers else dtypes.to_jax(dtype)
             arguments[name] = _cast_promoted(arguments[name], dtype)
     if lowering.random:
-        arguments["key"] = key
+        # Attention has a tensor argument of that name.
+        arguments["random_key" if "key" in arguments else "key"] = key
     results = lowering.function(**arguments)
     flat = []
     for result in results if isinstance(results, (tuple, list)) else (results,):

@@ -12,6 +12,43 @@ def apply() -> None:
     serialization.register()
     _patch_storage()
     _patch_printing()
+    _patch_module_moves()
+
+
+def _patch_module_moves() -> None:
+    """``module.to("tpu")`` keeps its Parameter objects, as it does between CPU and CUDA.
+
+    nn.Module replaces a parameter whose new tensor cannot take over its old one's identity, and
+    PyTorch says so of PrivateUse1: tied weights would come apart, and an optimizer made before the
+    move would hold the old ones. PyTorch's own swap of tensors keeps both; it is switched on here
+    for moves to and from tpu only.
+
+    Removed when torch._has_compatible_shallow_copy_type accepts PrivateUse1.
+    """
+    original = torch.nn.Module._apply
+
+    def _apply(self, fn, recurse=True):
+        future = torch.__future__
+        if future.get_swap_module_params_on_conversion() or not _changes_tpu(self, fn):
+            return original(self, fn, recurse)
+        future.set_swap_module_params_on_conversion(True)
+        try:
+            return original(self, fn, recurse)
+        finally:
+            future.set_swap_module_params_on_conversion(False)
+
+    torch.nn.Module._apply = _apply
+
+
+def _changes_tpu(module: torch.nn.Module, fn) -> bool:
+    """Whether `fn` moves the module's parameters to or from tpu."""
+    parameter = next(module.parameters(), None)
+    if parameter is None:
+        return False
+    with torch.no_grad():
+        moved = fn(torch.empty(0, dtype=parameter.dtype, device=parameter.device))
+    devices = {parameter.device.type, moved.device.type}
+    return "tpu" in devices and len(devices) == 2
 
 
 def _patch_printing() -> None:

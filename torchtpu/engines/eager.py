@@ -20,7 +20,7 @@ from torchtpu.config import config
 from torchtpu.engines import debug
 from torchtpu.engines.forms import KernelForm
 from torchtpu.engines.infer import infer
-from torchtpu.program import PLACEMENT_ARGUMENTS, Call, Input, Output, Program, Ref
+from torchtpu.program import PLACEMENT_ARGUMENTS, Call, Executable, Input, Output, Program, Ref
 from torchtpu.runtime import client
 from torchtpu.runtime.buffer import Buffer, Layout, contiguous_stride, is_dense, layout
 from torchtpu.runtime.executable_cache import cache
@@ -39,13 +39,15 @@ _tracing_threads: set[int] = set()
 class Entry:
     """What a key leads to.
 
-    program: the Program. results: the Layout of each new result, or None for one that is absent.
+    program: the Program. results: the Layout of each new result, None for one that is absent, a
+    number for one that is no tensor.
     writes: (leaf, Layout) of each storage that gets a new array. The Program's outputs are those of
     `results` that are present, then those of `writes`. resizes: (leaf, size) of out= tensors that
     do not have the right shape. call, used: the executable and the leaves it takes, once compiled.
+    is_simple: compiled, takes every leaf, and has one new result and nothing else.
     """
 
-    __slots__ = ("call", "program", "resizes", "results", "used", "writes")
+    __slots__ = ("call", "is_simple", "program", "resizes", "results", "used", "writes")
 
     def __init__(self, program: Program, results, writes, resizes):
         self.program = program
@@ -54,6 +56,18 @@ class Entry:
         self.resizes: list[tuple[int, tuple[int, ...]]] = resizes
         self.call = None
         self.used: tuple[int, ...] = ()
+        self.is_simple = False
+
+    def set_executable(self, executable: Executable) -> None:
+        """Keep the compiled Program's function."""
+        self.call = executable.call
+        self.used = executable.used
+        self.is_simple = (
+            len(self.used) == len(self.program.inputs)
+            and len(self.results) == 1
+            and isinstance(self.results[0], Layout)
+            and not (self.writes or self.resizes or self.program.random)
+        )
 
 
 def is_tracing() -> bool:
@@ -250,16 +264,13 @@ class Kernel:
             arrays = [a if type(a) is not Buffer else a.materialize() for a in arrays]
             outputs = entry.program.trace(*arrays)
         else:
-            if entry.call is None:
-                executable = entry.program.executable()
-                entry.used = executable.used
-                call = executable.call
-            else:
-                executable, call = None, entry.call
-            arrays = [arrays[i] for i in entry.used]
+            executable = entry.program.executable() if entry.call is None else None
+            used = entry.used if executable is None else executable.used
+            call = entry.call if executable is None else executable.call
+            arrays = [arrays[i] for i in used]
             outputs = call(*[a if type(a) is not Buffer else a.materialize() for a in arrays])
             if executable is not None:
-                entry.call = executable.call
+                entry.set_executable(executable)
         if self.random:
             *outputs, state = outputs
             if generator is None:
@@ -273,8 +284,8 @@ class Kernel:
             leaves.tensors[leaf].resize_(size)
         outputs = iter(outputs)
         results = [
-            None if result_layout is None else new_tensor(next(outputs), result_layout)
-            for result_layout in entry.results
+            new_tensor(next(outputs), result) if isinstance(result, Layout) else result
+            for result in entry.results
         ]
         for leaf, write_layout in entry.writes:
             buffer = leaves.tensors[leaf].untyped_storage().tpu_buffer
@@ -342,7 +353,10 @@ class Kernel:
             for name in form.functional_arguments
             if name not in PLACEMENT_ARGUMENTS
         }
-        call = Call(lowering, arguments, compute_dtype, None)
+        numbers = frozenset(
+            name for name in lowering.promote if _is_number(bound[name]) and name in refs
+        )
+        call = Call(lowering, arguments, compute_dtype, numbers, None)
         program = Program(
             inputs=inputs,
             calls=[call],
@@ -355,7 +369,8 @@ class Kernel:
         if lowering.factory:
             arguments["dtype"] = next(m for m in [*results, *written] if m is not None).dtype
         call.results = [
-            None if m is None else (tuple(m.shape), m.dtype) for m in [*results, *written]
+            (tuple(m.shape), m.dtype) if isinstance(m, Tensor) else None
+            for m in [*results, *written]
         ]
         targets = _pair_written(bound, [(name, leaf_of.get(name)) for name in form.written])
         return self._entry(program, results, written, targets)
@@ -365,8 +380,8 @@ class Kernel:
         value = len(program.inputs)
         result_layouts, writes, resizes = [], [], []
         for m in results:
-            if m is None:
-                result_layouts.append(None)
+            if not isinstance(m, Tensor):
+                result_layouts.append(m)
             else:
                 result_layouts.append(result_layout(m))
                 program.outputs.append(Output(Ref(value)))
@@ -409,8 +424,9 @@ def fast_kernel(kernel: Kernel):
 
     The key is composed as `Kernel._collect` composes it.
     """
-    if kernel.random or kernel.precision or kernel.form.written or kernel.dynamic:
+    if kernel.random or kernel.form.written or len(kernel.form.returns_written) != 1:
         return kernel.__call__
+    precision = torch.get_float32_matmul_precision if kernel.precision else None
 
     def run(*args, **kwargs):
         if kwargs or _tracing_threads or config.eager_mode == "debug":
@@ -424,18 +440,20 @@ def fast_kernel(kernel: Kernel):
             if buffer is None:
                 return kernel(*args)
             lay = buffer.layout
+            array = buffer.array
             if (
                 value.shape != lay.size
                 or value.stride() != lay.stride
                 or value.dtype is not lay.dtype
+                or array is None
             ):
                 return kernel(*args)
             key.append(lay)
-            arrays.append(buffer.array)
+            arrays.append(array)
+        if precision is not None:
+            key.append(precision())
         entry = _entries.get(tuple(key))
-        if entry is None or entry.call is None or len(entry.used) != len(arrays):
-            return kernel(*args)
-        if len(entry.results) != 1 or None in arrays:
+        if entry is None or not entry.is_simple:
             return kernel(*args)
         result_layout = entry.results[0]
         if not result_layout.is_contiguous:
@@ -466,6 +484,15 @@ def _pair_written(bound, written):
         elif leaf is not None:
             pairs.append((leaf, bound[name]))
     return pairs
+
+
+def _is_number(value) -> bool:
+    """A Python number, a 0-d CPU tensor that stands for one, or a list of such."""
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(_is_number(item) for item in value)
+    if isinstance(value, Tensor):
+        return value.dim() == 0 and value.device.type == "cpu"
+    return isinstance(value, (bool, int, float, complex))
 
 
 def _to_meta(tensor: Tensor) -> Tensor:

@@ -12,7 +12,8 @@ from torchtpu.program import Call, Program, _apply, tracing_context
 
 
 def infer(form: KernelForm, bound, meta, call: Call, program: Program):
-    """What the caller gets: (new results, written values), two lists of meta tensors (None: absent).
+    """What the caller gets: (new results, written values), two lists of meta tensors (None: absent;
+    a whole number, which a few operators return among tensors, is the value itself).
 
     bound: the caller's arguments; meta: the same with meta tensors in place of tpu tensors.
     Raises what PyTorch's meta kernel raises for wrong arguments.
@@ -35,7 +36,7 @@ def infer(form: KernelForm, bound, meta, call: Call, program: Program):
 
 
 def _flat(value) -> list:
-    if value is None or isinstance(value, Tensor):
+    if value is None or isinstance(value, (Tensor, int)):
         return [value]
     return [item for part in value for item in _flat(part)]
 
@@ -78,13 +79,8 @@ def _from_own_meta(form: KernelForm, bound, meta):
         else:
             fresh = [r for r in returned if not any(name for name in form.returns_written)]
         written = _flat([meta[name] for name in form.written if bound.get(name) is not None])
-        return _on_meta(fresh), written
-    return _on_meta(returned), []
-
-
-def _on_meta(results):
-    """Undefined tensors, which some meta kernels return, become None."""
-    return [None if r is None or not isinstance(r, Tensor) else r for r in results]
+        return fresh, written
+    return returned, []
 
 
 def _from_functional_meta(form: KernelForm, bound, meta):
@@ -120,7 +116,7 @@ def _meta_like(tensor: Tensor) -> Tensor:
 
 def _from_jax(call: Call, program: Program) -> list:
     """Meta tensors from the lowering's own abstract evaluation; contiguous."""
-    free = Call(call.lowering, call.arguments, call.compute_dtype, None)
+    free = Call(call.lowering, call.arguments, call.compute_dtype, call.numbers, None)
 
     def trace(*arrays):
         values = program.read_inputs(arrays)

@@ -34,7 +34,8 @@ class Lowering:
         so that another value does not compile again. A value equal to the schema's default stays a
         Python number. If the argument is also in `promote`, it comes in the common dtype; else as
         float64 / int64 / bool / complex128, to be cast by the lowering.
-    random: the function gets a keyword ``key``, a fresh JAX PRNG key each call.
+    random: the function gets a keyword ``key`` (``random_key`` where the schema has an argument
+        ``key``), a fresh JAX PRNG key each call.
     matmul_precision: the function traces dot products or convolutions, whose float32 precision
         follows ``torch.get_float32_matmul_precision()`` (set around the trace; leave
         ``precision=None`` in the JAX call).
