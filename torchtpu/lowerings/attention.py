@@ -162,9 +162,7 @@ def _forward_meta(query, key, value, *_, **__):
     # The result lies in memory as the query does: after this often comes a transpose back.
     order = sorted(range(4), key=lambda d: (-query.stride(d), d))
     shape = (batch, heads, length, value.shape[3])
-    out = query.new_empty([shape[d] for d in order]).permute(
-        [order.index(d) for d in range(4)]
-    )
+    out = query.new_empty([shape[d] for d in order]).permute([order.index(d) for d in range(4)])
     logsumexp = query.new_empty(
         (batch, heads, length),
         dtype=torch.float64 if query.dtype == torch.float64 else torch.float32,
@@ -357,9 +355,7 @@ def _multi_head(query, key, value, num_head, qkv_weight, qkv_bias, mask, mask_ty
     ):
         projected = _linear(x, weight, bias)
         batch, length, width = projected.shape
-        heads.append(
-            projected.reshape(batch, length, num_head, width // num_head).swapaxes(1, 2)
-        )
+        heads.append(projected.reshape(batch, length, num_head, width // num_head).swapaxes(1, 2))
     query, key, value = heads
     allowed = None
     if mask is not None:
@@ -441,9 +437,7 @@ def transformer_encoder_layer(
         return native_layer_norm(x, (embed_dim,), weight, bias, eps)[0].astype(x.dtype)
 
     def attend(x):
-        attended, _ = _multi_head(
-            x, x, x, num_heads, qkv_weight, qkv_bias, mask, mask_type
-        )
+        attended, _ = _multi_head(x, x, x, num_heads, qkv_weight, qkv_bias, mask, mask_type)
         return _linear(attended, proj_weight, proj_bias)
 
     def feed_forward(x):

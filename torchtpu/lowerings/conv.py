@@ -69,9 +69,7 @@ def _convolve(
 
 
 @register_lowering("aten::convolution", matmul_precision=True)
-def convolution(
-    input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
-):
+def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     arguments = (stride, padding, dilation, transposed, output_padding, groups)
     if bias is None:
         return _convolve(input, weight, *arguments)

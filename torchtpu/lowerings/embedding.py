@@ -46,9 +46,7 @@ def _row_gradients(rows_ID, indices_I, num_weights, padding_idx, scale_grad_by_f
 
 
 @register_lowering("aten::embedding_dense_backward")
-def embedding_dense_backward(
-    grad_output, indices, num_weights, padding_idx, scale_grad_by_freq
-):
+def embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
     rows_ID = upcast(grad_output).reshape(indices.size, grad_output.shape[-1])
     return _row_gradients(
         rows_ID, indices.reshape(-1), num_weights, padding_idx, scale_grad_by_freq
@@ -73,9 +71,7 @@ def _bag_of_each_index(offsets_B, count: int, num_bags: int):
     return jnp.cumsum(starts[:count]) - 1
 
 
-def _bag_meta(
-    weight, indices, offsets, *_, mode=0, include_last_offset=False, **__
-):
+def _bag_meta(weight, indices, offsets, *_, mode=0, include_last_offset=False, **__):
     """Shapes of (result, bag of each index, bag sizes, index of each maximum)."""
     num_bags = offsets.shape[0] - int(include_last_offset)
     shape = (num_bags, weight.shape[1])
@@ -88,9 +84,7 @@ def _bag_meta(
     )
 
 
-@register_lowering(
-    "aten::_embedding_bag", "aten::_embedding_bag_forward_only", meta=_bag_meta
-)
+@register_lowering("aten::_embedding_bag", "aten::_embedding_bag_forward_only", meta=_bag_meta)
 def embedding_bag(
     weight,
     indices,
@@ -129,9 +123,7 @@ def _bag_maximum(rows_ID, indices_I, target_I, bag_size_B):
     place_I1 = jnp.arange(count, dtype=jnp.int32)[:, None]
     reached_ID = rows_ID == jnp.take(highest_BD, target_I, axis=0, mode="clip")
     first_BD = jnp.full((num_bags, dims), count, jnp.int32)
-    first_BD = first_BD.at[target_I].min(
-        jnp.where(reached_ID, place_I1, count), mode="drop"
-    )
+    first_BD = first_BD.at[target_I].min(jnp.where(reached_ID, place_I1, count), mode="drop")
     empty_B1 = (bag_size_B == 0)[:, None]
     if count == 0:
         return jnp.zeros_like(lowest), jnp.zeros((num_bags, dims), jnp.int32)

@@ -88,9 +88,7 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
 
 
 @register_lowering("aten::native_group_norm_backward")
-def native_group_norm_backward(
-    grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask
-):
+def native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask):
     grouped = (N, group, C // group, HxW)
     mean, rstd = (upcast(v).reshape(N, group, 1, 1) for v in (mean, rstd))
     grad = upcast(grad_out).reshape(grouped)
@@ -139,7 +137,9 @@ def _normalise(input_, mean_C, invstd_C, weight, bias):
     scale = invstd_C if weight is None else invstd_C * upcast(weight)
     centred = upcast(input_) - _per_channel(mean_C, ndim)
     return _affine(
-        centred * _per_channel(scale, ndim), None, None if bias is None else _per_channel(bias, ndim)
+        centred * _per_channel(scale, ndim),
+        None,
+        None if bias is None else _per_channel(bias, ndim),
     )
 
 
@@ -179,9 +179,7 @@ def _no_reserve():
     dynamic="momentum",
     mutates=("running_mean", "running_var"),
 )
-def native_batch_norm(
-    input, weight, bias, running_mean, running_var, training, momentum, eps
-):
+def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
     if training:
         return _train(input, weight, bias, running_mean, running_var, momentum, eps)
     result = _infer(input, weight, bias, running_mean, running_var, eps)
@@ -203,9 +201,7 @@ def native_batch_norm_functional(
 
 
 @register_lowering("aten::_native_batch_norm_legit_no_training")
-def native_batch_norm_no_training(
-    input, weight, bias, running_mean, running_var, momentum, eps
-):
+def native_batch_norm_no_training(input, weight, bias, running_mean, running_var, momentum, eps):
     return _infer(input, weight, bias, running_mean, running_var, eps)
 
 
@@ -223,9 +219,7 @@ def batch_norm_with_update(input, weight, bias, running_mean, running_var, momen
 def batch_norm_with_update_functional(
     input, weight, bias, running_mean, running_var, momentum, eps
 ):
-    return batch_norm_with_update(
-        input, weight, bias, running_mean, running_var, momentum, eps
-    )
+    return batch_norm_with_update(input, weight, bias, running_mean, running_var, momentum, eps)
 
 
 @register_lowering("aten::_batch_norm_no_update")
@@ -366,17 +360,13 @@ def batch_norm_gather_stats_with_counts(
     meta="jax",
     mutates=("running_mean", "running_var"),
 )
-def batch_norm_gather_stats(
-    input, mean, invstd, running_mean, running_var, momentum, eps, count
-):
+def batch_norm_gather_stats(input, mean, invstd, running_mean, running_var, momentum, eps, count):
     counts = jnp.full(mean.shape[0], count)
     return _gather(mean, invstd, running_mean, running_var, momentum, eps, counts)
 
 
 @register_lowering("aten::batch_norm_backward_reduce", meta="jax")
-def batch_norm_backward_reduce(
-    grad_out, input, mean, invstd, weight, input_g, weight_g, bias_g
-):
+def batch_norm_backward_reduce(grad_out, input, mean, invstd, weight, input_g, weight_g, bias_g):
     axes = _all_but_channels(input.ndim)
     grad = upcast(grad_out)
     centred = upcast(input) - _per_channel(mean, input.ndim)
@@ -392,9 +382,7 @@ def batch_norm_backward_reduce(
 
 
 @register_lowering("aten::batch_norm_backward_elemt", meta="jax")
-def batch_norm_backward_elemt(
-    grad_out, input, mean, invstd, weight, sum_dy, sum_dy_xmu, count
-):
+def batch_norm_backward_elemt(grad_out, input, mean, invstd, weight, sum_dy, sum_dy_xmu, count):
     ndim = input.ndim
     mean, invstd = upcast(mean), upcast(invstd)
     total = jnp.sum(count).astype(mean.dtype)

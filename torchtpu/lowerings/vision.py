@@ -101,9 +101,7 @@ def _sample(input_, grid, interpolation_mode, padding_mode, align_corners):
 
 def _sample_cubic(input_NCX, spatial, places, padding_mode, align_corners):
     lows = [lax.stop_gradient(jnp.floor(place)) for place in places]
-    weights = [
-        cubic_weights(place - low, jnp) for place, low in zip(places, lows, strict=True)
-    ]
+    weights = [cubic_weights(place - low, jnp) for place, low in zip(places, lows, strict=True)]
     result = 0
     for offsets in itertools.product(range(4), repeat=len(spatial)):
         index = [
