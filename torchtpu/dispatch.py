@@ -13,7 +13,8 @@ from torch import Tensor
 
 from torchtpu import fallback
 from torchtpu import lowerings as families
-from torchtpu.engines import eager, forms
+from torchtpu.engines import decomposed, eager, forms
+from torchtpu.errors import FallbackError
 from torchtpu.lowerings import registry
 from torchtpu.runtime import client
 from torchtpu.runtime.buffer import contiguous_stride, is_dense, layout
@@ -34,6 +35,9 @@ aten = torch.ops.aten
 _library = torch.library.Library("aten", "IMPL")
 _fallback_library = torch.library.Library("_", "IMPL")
 kernels: dict[torch._ops.OpOverload, eager.Kernel] = {}
+
+
+_CPU = torch.device("cpu")
 
 
 def _dtype(dtype) -> torch.dtype:
@@ -191,24 +195,37 @@ def read(tensor):
     return buffer.materialize()
 
 
+def _resolve(tensor):
+    """The tensor with a lazy conjugation or negation carried out; itself if there is none.
+
+    Most operators get resolved tensors from PyTorch; those that copy get them as they are.
+    """
+    if tensor.is_conj():
+        tensor = kernels[aten._conj_physical.default](tensor.conj())
+    if tensor.is_neg():
+        tensor = kernels[aten.neg.default](tensor._neg_view())
+    return tensor
+
+
 def to_cpu(tensor) -> Tensor:
     """A contiguous CPU tensor with a copy of a tpu tensor's values."""
     if eager.is_tracing():
-        raise RuntimeError(
+        raise FallbackError(
             "a value was needed on the host while a Program was being traced (.item(), .cpu(), "
             "printing, or an if on a tensor). Compute it outside the traced function."
         )
-    return client.to_cpu_tensor(read(tensor), tensor.dtype)
+    return client.to_cpu_tensor(read(_resolve(tensor)), tensor.dtype)
 
 
 def _copy(self, src, non_blocking=False):
     if not is_tpu_tensor(self):
-        source = to_cpu(src)
-        if src.is_conj():
-            source = source.conj()
-        if src.is_neg():
-            source = source._neg_view()
-        return self.copy_(source)
+        return self.copy_(to_cpu(src))
+    if self.is_conj():
+        _copy(self.conj(), src.conj())
+        return self
+    if self.is_neg():
+        _copy(self._neg_view(), src._neg_view())
+        return self
     adopt_layout(self, buffer_of(self))
     if not is_tpu_tensor(src):
         if src.layout is not torch.strided:
@@ -223,6 +240,7 @@ def _copy(self, src, non_blocking=False):
                 f"{tuple(src.shape)}"
             )
         src = from_cpu(src)
+    src = _resolve(src)
     target, source = _whole(self), _whole(src)
     if target is not None and source is not None and target.layout is source.layout:
         # Arrays are immutable: sharing one is a copy.
@@ -237,6 +255,7 @@ def _copy_from(self, dst, non_blocking=False):
 
 
 def _clone(self, *, memory_format=None):
+    self = _resolve(self)
     buffer = _whole(self)
     if buffer is not None and buffer.array is not None:
         keeps = memory_format in (None, torch.preserve_format)
@@ -268,6 +287,7 @@ def _to_copy(self, **kwargs):
     _check_placement(kwargs.get("layout"), device)
     if not is_tpu_tensor(self):
         return _from_host(self, kwargs.get("dtype"), kwargs.get("memory_format"))
+    self = _resolve(self)
     options = {k: v for k, v in kwargs.items() if k in ("dtype", "memory_format") and v is not None}
     if options.get("dtype", self.dtype) == self.dtype:
         return _clone(self, memory_format=options.get("memory_format"))
@@ -305,6 +325,12 @@ def _equal(self, other):
             f"{self.device} and {other.device}!"
         )
     return self.shape == other.shape and bool((self == other).all().item())
+
+
+def _linalg_check_errors(info, api_name, *, is_matrix):
+    # PyTorch's own kernel looks at `info` on the host, which a Program cannot.
+    if not eager.is_tracing():
+        aten._linalg_check_errors.default(to_cpu(info), api_name, is_matrix=is_matrix)
 
 
 def _is_set_to(self, tensor):
@@ -401,7 +427,7 @@ def _register_lowering(lowering) -> None:
             continue
         if form.overload is not lowering.overload and registry.lookup(overload) is not None:
             continue  # it has a lowering of its own
-        kernel = eager.Kernel(form)
+        kernel = eager.Kernel(form, _run_on_cpu)
         kernels[overload] = kernel
         if overload in _WRITTEN_OUT:
             continue
@@ -428,27 +454,33 @@ _WRITTEN_OUT = {
     aten._to_copy.default: _to_copy,
     aten._local_scalar_dense.default: _local_scalar_dense,
     aten.equal.default: _equal,
+    aten._linalg_check_errors.default: _linalg_check_errors,
     aten.is_set_to.default: _is_set_to,
     aten.record_stream.default: _record_stream,
 }
 
 
-def _late_kernel(overload):
-    """A kernel for an operator without a lowering, from PyTorch's decomposition; or None."""
-    return None
-
-
-_late: dict[torch._ops.OpOverload, object] = {}
+_late: dict[torch._ops.OpOverload, eager.Kernel | None] = {}
 
 
 def _fallback(overload, *args, **kwargs):
-    """Any operator that has no kernel of its own on this key."""
+    """Any operator that has no kernel of its own on this key: PyTorch's decomposition, or the CPU."""
     if overload not in _late:
-        _late[overload] = _late_kernel(overload)
+        _late[overload] = decomposed.kernel_for(overload, read, _run_on_cpu)
     kernel = _late[overload]
     if kernel is not None:
-        return kernel(*args, **kwargs)
-    return fallback.run_on_cpu(overload, args, kwargs, to_cpu)
+        try:
+            return kernel(*args, **kwargs)
+        except FallbackError:
+            # The decomposition needs a value on the host, or an operator that only the CPU has.
+            if eager.is_tracing():
+                raise
+            _late[overload] = None
+    return _run_on_cpu(overload, args, kwargs)
+
+
+def _run_on_cpu(overload, args, kwargs):
+    return fallback.run_on_cpu(overload, args, kwargs, lambda t: _to_copy(t, device=_CPU))
 
 
 def register() -> None:
@@ -461,6 +493,8 @@ def register() -> None:
         _implement(overload, function)
     for lowering in registry.lowerings().values():
         _register_lowering(lowering)
+    for overload, function in families.linalg_composite.COMPOSITES.items():
+        _implement(overload, function)
     attention = families.attention
     for key in ("PrivateUse1", "AutogradPrivateUse1"):
         _implement(

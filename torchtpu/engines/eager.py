@@ -20,6 +20,7 @@ from torchtpu.config import config
 from torchtpu.engines import debug
 from torchtpu.engines.forms import KernelForm
 from torchtpu.engines.infer import infer
+from torchtpu.errors import FallbackError
 from torchtpu.program import PLACEMENT_ARGUMENTS, Call, Executable, Input, Output, Program, Ref
 from torchtpu.runtime import client
 from torchtpu.runtime.buffer import Buffer, Layout, contiguous_stride, is_dense, layout
@@ -144,10 +145,15 @@ _NUMBER_DTYPES = {
 
 
 class Kernel:
-    """The kernel of one ATen overload on the tpu device."""
+    """The kernel of one ATen overload on the tpu device.
 
-    def __init__(self, form: KernelForm):
+    unsupported: function (overload, args, kwargs) that runs a call for which the lowering, or
+    PyTorch's meta kernel, raises NotImplementedError.
+    """
+
+    def __init__(self, form: KernelForm, unsupported):
         self.form = form
+        self.unsupported = unsupported
         self.name = form.overload.name()
         lowering = form.lowering
         self.random = lowering.random
@@ -246,11 +252,22 @@ class Kernel:
         key = tuple(leaves.key)
         entry = _entries.get(key)
         if entry is None:
-            entry = self._analyse(key, args, kwargs)
-            _entries[key] = entry
+            try:
+                entry = self._prepare(key, args, kwargs)
+            except FallbackError:
+                raise
+            except NotImplementedError:
+                return self.unsupported(self.form.overload, args, kwargs)
         generator = kwargs.get("generator") if self.random else None
         outputs = self._run(entry, leaves, generator)
         return self._deliver(entry, outputs, leaves, args, kwargs)
+
+    def _prepare(self, key, args, kwargs) -> Entry:
+        entry = self._analyse(key, args, kwargs)
+        if not is_tracing():
+            entry.program.executable()
+        _entries[key] = entry
+        return entry
 
     def _run(self, entry: Entry, leaves: _Leaves, generator) -> list:
         arrays = leaves.arrays

@@ -67,13 +67,15 @@ def _signature(schema) -> list[tuple[str, str]]:
     return signature
 
 
-def _written_arguments(schema) -> tuple[str, ...]:
+def written_arguments(schema) -> tuple[str, ...]:
+    """Names of the arguments that an overload writes to, in order."""
     return tuple(
         a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write
     )
 
 
-def _make(overload, lowering: Lowering, written: tuple[str, ...]) -> KernelForm:
+def make_form(overload, lowering: Lowering, written: tuple[str, ...]) -> KernelForm:
+    """The form in which `lowering` serves `overload`, which writes to the arguments `written`."""
     schema = overload._schema
     # Results that alias an argument return that argument; alias sets are matched by name.
     by_alias = {}
@@ -92,7 +94,7 @@ def _make(overload, lowering: Lowering, written: tuple[str, ...]) -> KernelForm:
 
 def functional_form(lowering: Lowering) -> KernelForm:
     """The form of the registered overload itself."""
-    return _make(lowering.overload, lowering, lowering.mutates)
+    return make_form(lowering.overload, lowering, lowering.mutates)
 
 
 def derived_forms(lowering: Lowering) -> list[KernelForm]:
@@ -112,9 +114,23 @@ def derived_forms(lowering: Lowering) -> list[KernelForm]:
             continue
         for overload_name in packet.overloads():
             overload = getattr(packet, overload_name)
-            written = _written_arguments(overload._schema)
+            written = written_arguments(overload._schema)
             if overload is functional or not written:
                 continue
             if _signature(overload._schema) == wanted:
-                forms.append(_make(overload, lowering, written))
+                forms.append(make_form(overload, lowering, written))
     return forms
+
+
+def functional_of(overload) -> torch._ops.OpOverload | None:
+    """The functional overload from which an in-place or out= overload follows, or None."""
+    namespace, base = overload._schema.name.split("::")
+    ops = getattr(torch.ops, namespace)
+    wanted = _signature(overload._schema)
+    for candidate in (base, base.removesuffix("_"), base + "_functional"):
+        packet = getattr(ops, candidate, None)
+        for overload_name in packet.overloads() if packet is not None else ():
+            other = getattr(packet, overload_name)
+            if not written_arguments(other._schema) and _signature(other._schema) == wanted:
+                return other
+    return None
