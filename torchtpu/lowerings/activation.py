@@ -7,6 +7,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+import torch
 from jax import lax
 
 from torchtpu.lowerings.common import in_opmath, like, upcast
@@ -109,7 +110,11 @@ def softplus_backward(grad_output, self, beta, threshold):
     return jnp.where(z > like(threshold, self), grad_output, grad_output * lax.logistic(z))
 
 
-@register_lowering("aten::log_sigmoid_forward", meta="jax")
+def _log_sigmoid_meta(self):
+    return torch.empty_like(self), torch.empty((0,), dtype=self.dtype, device="meta")
+
+
+@register_lowering("aten::log_sigmoid_forward", meta=_log_sigmoid_meta)
 @in_opmath
 def log_sigmoid(self):
     """The second result is PyTorch's buffer for backward, which recomputes: it stays empty."""

@@ -102,7 +102,7 @@ def _apply(overload_name, *operands, **options):
             if isinstance(value, Number):
                 # In opmath, as PyTorch keeps numbers: the lowering rounds only its result.
                 arguments[name] = jnp.asarray(value.value).astype(dtypes.opmath(dtype))
-            elif value is not None:
+            elif hasattr(value, "dtype"):
                 arguments[name] = value.astype(dtype)
     plain = {k: v.value if isinstance(v, Number) else v for k, v in arguments.items()}
     return lowering.function(**plain, **options)
@@ -156,6 +156,8 @@ def div_tensor(self, other):
 
 
 def _register_addc(name):
+    # The overload with a tensor of scalars wants that tensor on the CPU: PyTorch's own composite
+    # kernel turns it into numbers.
     def each(self, tensor1, tensor2, values):
         return [
             _apply(name, x, a, b, value=value)
@@ -169,10 +171,6 @@ def _register_addc(name):
     @register_lowering(f"aten::_foreach_{name}.ScalarList", dynamic="scalars")
     def with_numbers(self, tensor1, tensor2, scalars):
         return each(self, tensor1, tensor2, scalars)
-
-    @register_lowering(f"aten::_foreach_{name}.Tensor")
-    def with_tensor(self, tensor1, tensor2, scalars):
-        return each(self, tensor1, tensor2, [scalars[i] for i in range(len(self))])
 
 
 _register_addc("addcmul")

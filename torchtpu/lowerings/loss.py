@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
+import torch
 
 from torchtpu.lowerings.common import in_opmath
 from torchtpu.lowerings.registry import register_lowering
@@ -36,7 +37,12 @@ def mse_loss(self, target, reduction=MEAN):
     return _reduce(difference * difference, reduction)
 
 
-@register_lowering("aten::mse_loss_backward")
+def _like_self(grad_output, self, target, reduction):
+    # PyTorch's meta kernel divides by the number of elements, which may be zero.
+    return torch.empty_like(self, memory_format=torch.contiguous_format)
+
+
+@register_lowering("aten::mse_loss_backward", meta=_like_self)
 @in_opmath
 def mse_loss_backward(grad_output, self, target, reduction):
     difference = self - target

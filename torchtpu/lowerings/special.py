@@ -97,6 +97,7 @@ def zeta(x, q):
     not_real = (q <= 0) & (q != jnp.floor(q)) & (x != jnp.floor(x))
     result = jnp.where((q <= 0) & (q == jnp.floor(q)), jnp.inf, result)
     result = jnp.where(not_real | (x < 1) | jnp.isnan(x) | jnp.isnan(q), jnp.nan, result)
+    result = jnp.where((q == jnp.inf) & (x > 1), 0, result)
     return jnp.where(x == 1, jnp.inf, result)
 
 
@@ -121,7 +122,8 @@ def polygamma(n, self):
     if n == 0:
         return digamma(self)
     sign = 1.0 if n % 2 else -1.0
-    return sign * math.factorial(n) * zeta(jnp.full_like(self, n + 1), self)
+    result = sign * math.factorial(n) * zeta(jnp.full_like(self, n + 1), self)
+    return jnp.where(self == -jnp.inf, jnp.nan, result)
 
 
 @register_lowering("aten::mvlgamma", promote="self", int_to_float=True)

