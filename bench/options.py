@@ -44,6 +44,7 @@ def one_of(name: str, valid: Iterable[str]) -> str:
     """'valid: a, b' and, where one is close to `name`, a question that names it."""
     names = [str(v) for v in valid]
     close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
+    close = close or [v for v in names if len(str(name)) > 2 and v.startswith(str(name))]
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     return f"valid: {', '.join(names) or 'none'}{hint}"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import gc
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,7 +112,5 @@ def free_memory(device: Any) -> None:
     """Return what is no longer used to the system, so that the next model has room."""
     gc.collect()
     device.release()
-    try:
+    with suppress(OSError, AttributeError):  # only glibc has it
         ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError):  # not glibc
-        pass

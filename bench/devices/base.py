@@ -187,10 +187,10 @@ class Device(ABC):
         """The device's own peak since `reset_peak_memory`."""
         return Reading(None, "the device has no memory of its own: see host_peak_memory_bytes")
 
-    def reset_peak_memory(self) -> None:
+    def reset_peak_memory(self) -> None:  # noqa: B027 (a hook)
         """Start a new peak."""
 
-    def release(self) -> None:
+    def release(self) -> None:  # noqa: B027 (a hook)
         """Give unused memory back before something large is built."""
 
     def bare_call(self, operation: str) -> BareCall | None:

@@ -21,10 +21,10 @@ class Meter(ABC):
         self.options = options
         self.device = device
 
-    def start(self) -> None:
+    def start(self) -> None:  # noqa: B027 (a hook)
         """Right before the first timed step."""
 
-    def stop(self) -> None:
+    def stop(self) -> None:  # noqa: B027 (a hook)
         """Right after the last timed step, before anything else is built."""
 
     @abstractmethod

@@ -46,10 +46,10 @@ class Workload(ABC):
         """The options as used, with every default filled in."""
         return asdict(self.options)
 
-    def load(self) -> None:
+    def load(self) -> None:  # noqa: B027 (a hook)
         """Import what the workload needs; counts as import time."""
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027 (a hook)
         """Read and prepare the input, on the host. Raises UsageError if it cannot be used."""
 
     @property

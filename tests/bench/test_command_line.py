@@ -176,13 +176,13 @@ def test_places_do_not_change_the_fingerprint(tmp_path):
     assert other.config_fingerprint != records[0].config_fingerprint
 
 
-def test_every_group_and_choice_of_the_configuration_is_valid():
+def test_every_workload_device_and_scale_of_the_configuration_is_valid():
     choices = configuration.groups()
-    for device in choices["device"]:
-        for workload in choices["workload"]:
-            for scale in choices["scale"]:
-                make_plan(
-                    configuration.load_config(
-                        [f"workload={workload}", f"device={device}", f"scale={scale}"]
-                    )
-                )
+    cells = [(w, "cpu", s) for w in choices["workload"] for s in choices["scale"]]
+    cells += [("dispatch", device, "smoke") for device in choices["device"]]
+    for workload, device, scale in cells:
+        make_plan(
+            configuration.load_config(
+                [f"workload={workload}", f"device={device}", f"scale={scale}"]
+            )
+        )
