@@ -1,4 +1,4 @@
-"""Fourier transforms: complex to complex, real to complex, complex to real."""
+"""Fourier transforms: complex to complex, real to complex, complex to real; their frequencies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import math
 import jax.numpy as jnp
 from jax import lax
 
+from torchtpu import dtypes
 from torchtpu.lowerings.common import like
+from torchtpu.lowerings.indexing import index_dtype
 from torchtpu.lowerings.registry import register_lowering
 
 # PyTorch's ``normalization``: the factor, from the number of points of the transform.
@@ -68,3 +70,20 @@ def _fft_c2r(self, dim, normalization, last_dim_size):
     x = lax.slice_in_dim(x, 0, last_dim_size // 2 + 1, axis=last)
     x = _transform(x, [last], "IRFFT", (last_dim_size,)) * last_dim_size
     return _scaled(x, normalization, points)
+
+
+def _frequencies(count: int, n: int, d: float, dtype):
+    i = lax.iota(index_dtype(n), count)
+    signed = jnp.where(i < (n + 1) // 2, i, i - n) if count == n else i
+    wide = signed.astype(dtypes.to_jax(dtype))
+    return wide * like(1.0 / (n * d), wide)
+
+
+@register_lowering("aten::fft_fftfreq", factory=True)
+def fft_fftfreq(n, d=1.0, *, dtype):
+    return _frequencies(n, n, d, dtype)
+
+
+@register_lowering("aten::fft_rfftfreq", factory=True)
+def fft_rfftfreq(n, d=1.0, *, dtype):
+    return _frequencies(n // 2 + 1, n, d, dtype)
