@@ -20,7 +20,7 @@ VARIABLES = {
     "TORCHTPU_FALLBACK": "CPU fallback of operators: allow, warn (once an operator; default) or error",
     "TORCHTPU_EAGER_MODE": "eager mode: strict (default) or debug",
     "TORCHTPU_DEBUG_NANS": "1: debug eager also checks every result for NaN. Default: 0",
-    "XRT_TPU_CONFIG": 'which TPU this process drives: "<worker>;<task>;<ordinal>", e.g. "tpu_worker:0;0"',
+    "XRT_TPU_CONFIG": 'which TPU this process drives: "<worker>:<task>;<ordinal>", e.g. "tpu_worker:0;0"',
 }
 
 
@@ -38,7 +38,7 @@ class XrtTpuConfig:
 
 
 def parse_xrt_tpu_config(value: str) -> XrtTpuConfig:
-    """Parse ``worker:task;ordinal`` (``tpu_worker:0;0``) or ``worker;task;ordinal``.
+    """Parse ``worker:task;ordinal`` (``tpu_worker:0;0``); ``worker;task;ordinal`` is read too.
 
     Raises ConfigError that names the variable and the expected form.
     """
@@ -113,6 +113,17 @@ class Config:
 config = Config()
 
 
+def check(variable: str) -> None:
+    """Raise ConfigError if the environment gives this variable a value that cannot be used."""
+    if variable == "XRT_TPU_CONFIG":
+        value = os.environ.get(variable, "")
+        if value.strip():
+            parse_xrt_tpu_config(value)
+    for name, default, choices in Config._choices.values():
+        if name == variable:
+            _choice(name, default, choices)
+
+
 def set_environment_default(variable: str, value: str) -> None:
     """Give an environment variable that JAX or libtpu read a value, unless the user already has."""
     os.environ.setdefault(variable, value)
@@ -121,4 +132,5 @@ def set_environment_default(variable: str, value: str) -> None:
 def environment() -> dict[str, str]:
     """The environment variables that change how torchtpu works, as they are set now."""
     prefixes = ("TORCHTPU_", "JAX_", "XLA_", "TPU_", "PJRT_", "LIBTPU", "XRT_")
+    prefixes += ("TORCH_DEVICE_BACKEND_AUTOLOAD",)
     return {name: value for name, value in sorted(os.environ.items()) if name.startswith(prefixes)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import importlib.util
 import os
 import sys
@@ -14,17 +13,11 @@ import torch
 from torchtpu import dtypes
 from torchtpu.config import config, set_environment_default
 from torchtpu.errors import PlatformError
+from torchtpu.runtime.chips import tpu_device_files
 
 _lock = threading.RLock()
 _device = None
 _started_in_pid: int | None = None
-
-
-def tpu_device_files() -> list[str]:
-    """Device files through which libtpu reaches TPU chips on this host (empty: no TPU)."""
-    return sorted(glob.glob("/dev/accel[0-9]*") + glob.glob("/dev/accel/[0-9]*")) or sorted(
-        path for path in glob.glob("/dev/vfio/[0-9]*")
-    )
 
 
 def choose_platform() -> tuple[str, str]:

@@ -6,6 +6,7 @@ run. An Event with timing notes when everything submitted before it was done.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -84,10 +85,9 @@ class _Watcher:
     def _run(self) -> None:
         while True:
             mark, arrays = self._queue.get()
-            try:
+            # An error belongs to whoever reads the array; the work is over all the same.
+            with contextlib.suppress(RuntimeError):
                 client.block_until_ready(arrays)
-            except RuntimeError:
-                pass  # the error belongs to whoever reads the array; the work is over all the same
             del arrays
             mark.time_s = time.perf_counter()
             mark.done.set()
