@@ -190,6 +190,15 @@ def linalg_lu_solve(LU, pivots, B, *, left=True, adjoint=False):
     return _lu_solve(LU, _permutation(pivots, LU.shape[-2]), B, left=left, adjoint=adjoint)
 
 
+@register_lowering("aten::_linalg_solve_ex")
+def _linalg_solve_ex(A, B, *, left=True, check_errors=False):
+    vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and B.shape == A.shape[:-1])
+    right = B[..., None] if vector else B
+    lu, pivots, permutation, info = _lu(A)
+    result = _lu_solve(lu, permutation, right, left=left, adjoint=False)
+    return (result[..., 0] if vector else result), lu, pivots, info
+
+
 @register_lowering("aten::linalg_inv_ex")
 def linalg_inv_ex(A, *, check_errors=False):
     lu, _, permutation, info = _lu(A)

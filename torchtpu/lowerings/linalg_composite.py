@@ -1,9 +1,9 @@
 """Linear algebra operators written in other ATen operators, on torch tensors.
 
-What `solve`, `det` and `slogdet` save for their backward depends on whether the
-matrix is contiguous, which no lowering can see: PyTorch's derivatives expect the LU of the transpose
-of a contiguous real matrix, and of the matrix itself otherwise. So these are composites, to be bound
-to the device's key as they are: :data:`COMPOSITES`.
+What `det` and `slogdet` save for their backward depends on whether the matrix is contiguous, which no
+lowering can see: PyTorch's derivatives expect the LU of the transpose of a contiguous real matrix,
+and of the matrix itself otherwise. `lstsq` has results whose shapes depend on the driver and on the
+rank. So these are composites, to be bound to the device's key as they are: :data:`COMPOSITES`.
 """
 
 from __future__ import annotations
@@ -20,22 +20,6 @@ def _uses_transpose(A) -> bool:
 def _lu(A):
     lu, pivots, info = torch.linalg.lu_factor_ex(A.mT if _uses_transpose(A) else A)
     return lu, pivots, info
-
-
-def _is_vector(A, B) -> bool:
-    """Whether B is a (batch of) right-hand side vectors rather than matrices."""
-    return B.dim() == 1 or (A.dim() - 1 == B.dim() and B.shape == A.shape[:-1])
-
-
-def solve_ex(A, B, *, left=True, check_errors=False):
-    """``aten::_linalg_solve_ex``: result, LU, pivots, info."""
-    vector = _is_vector(A, B)
-    lu, pivots, info = _lu(A)
-    if check_errors:
-        torch._linalg_check_errors(info, "torch.linalg.solve_ex", is_matrix=A.dim() == 2)
-    right = B.unsqueeze(-1) if vector else B
-    result = torch.linalg.lu_solve(lu, pivots, right, left=left, adjoint=_uses_transpose(A))
-    return (result.squeeze(-1) if vector else result), lu, pivots, info
 
 
 def _diagonal_and_parity(lu, pivots):
@@ -58,6 +42,11 @@ def slogdet(A):
     diagonal, parity = _diagonal_and_parity(lu, pivots)
     sign = diagonal.sgn().prod(-1) * parity.to(A.dtype)
     return sign, diagonal.abs().log().sum(-1), lu, pivots
+
+
+def _is_vector(A, B) -> bool:
+    """Whether B is a (batch of) right-hand side vectors rather than matrices."""
+    return B.dim() == 1 or (A.dim() - 1 == B.dim() and B.shape == A.shape[:-1])
 
 
 def lstsq(self, b, rcond=None, *, driver=None):
@@ -102,7 +91,6 @@ def _truncated_lstsq(A, right, rcond):
 
 
 COMPOSITES = {
-    _aten._linalg_solve_ex.default: solve_ex,
     _aten._linalg_det.default: det,
     _aten._linalg_slogdet.default: slogdet,
     _aten.linalg_lstsq.default: lstsq,
