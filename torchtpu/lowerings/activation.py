@@ -85,7 +85,7 @@ def elu_backward(grad_output, alpha, scale, input_scale, is_result, self_or_resu
     x = self_or_result
     alpha, scale, input_scale = (like(a, x) for a in (alpha, scale, input_scale))
     slope = x + alpha * scale if is_result else alpha * scale * jnp.exp(x * input_scale)
-    return jnp.where(x <= 0, grad_output * input_scale * slope, grad_output * scale)
+    return jnp.where(x > 0, grad_output * scale, grad_output * input_scale * slope)
 
 
 @register_lowering("aten::celu", dynamic="alpha")
@@ -231,8 +231,8 @@ def hardtanh(self, min_val=-1, max_val=1):
 
 @register_lowering("aten::hardtanh_backward", dynamic=("min_val", "max_val"))
 def hardtanh_backward(grad_output, self, min_val, max_val):
-    outside = (self <= like(min_val, self)) | (self >= like(max_val, self))
-    return jnp.where(outside, np.array(0, grad_output.dtype), grad_output)
+    inside = (self > like(min_val, self)) & (self < like(max_val, self))
+    return jnp.where(inside, grad_output, np.array(0, grad_output.dtype))
 
 
 @register_lowering("aten::hardsigmoid")
@@ -257,7 +257,7 @@ def hardswish(self):
 @in_opmath
 def hardswish_backward(grad_output, self):
     slope = self / 3 + 0.5
-    return jnp.where(self <= -3, 0, jnp.where(self < 3, grad_output * slope, grad_output))
+    return jnp.where(self <= -3, 0, jnp.where(self >= 3, grad_output, grad_output * slope))
 
 
 @register_lowering("aten::hardshrink", dynamic="lambd")
@@ -277,7 +277,7 @@ def softshrink(self, lambd=0.5):
 
 def _shrink_backward(grad, x, lambd):
     limit = like(lambd, x)
-    return jnp.where((x >= -limit) & (x <= limit), np.array(0, grad.dtype), grad)
+    return jnp.where((x < -limit) | (x > limit), grad, np.array(0, grad.dtype))
 
 
 @register_lowering("aten::softshrink_backward", dynamic="lambd")

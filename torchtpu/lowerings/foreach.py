@@ -7,6 +7,8 @@ learning rate or step compiles nothing.
 
 from __future__ import annotations
 
+import functools
+
 import jax.numpy as jnp
 import torch
 
@@ -18,6 +20,8 @@ from torchtpu.lowerings import reduction as _reduction  # noqa: F401
 from torchtpu.lowerings import special as _special  # noqa: F401
 from torchtpu.lowerings import unary as _unary  # noqa: F401
 from torchtpu.lowerings.registry import find_overload, lookup, register_lowering
+
+register_foreach = functools.partial(register_lowering, per_element=True)
 
 UNARY = (
     "abs",
@@ -109,7 +113,7 @@ def _apply(overload_name, *operands, **options):
 
 
 def _register_unary(name):
-    @register_lowering(f"aten::_foreach_{name}")
+    @register_foreach(f"aten::_foreach_{name}")
     def lowering(self):
         return [_apply(name, x) for x in self]
 
@@ -117,16 +121,16 @@ def _register_unary(name):
 def _register_binary(name, overload):
     has_alpha = name in ("add", "sub")
 
-    @register_lowering(f"aten::_foreach_{name}.List", dynamic="alpha" if has_alpha else ())
+    @register_foreach(f"aten::_foreach_{name}.List", dynamic="alpha" if has_alpha else ())
     def of_lists(self, other, alpha=1):
         options = {"alpha": alpha} if has_alpha else {}
         return [_apply(overload, x, y, **options) for x, y in zip(self, other, strict=True)]
 
-    @register_lowering(f"aten::_foreach_{name}.Scalar", dynamic="scalar")
+    @register_foreach(f"aten::_foreach_{name}.Scalar", dynamic="scalar")
     def with_number(self, scalar):
         return [_apply(overload, x, Number(scalar)) for x in self]
 
-    @register_lowering(f"aten::_foreach_{name}.ScalarList", dynamic="scalars")
+    @register_foreach(f"aten::_foreach_{name}.ScalarList", dynamic="scalars")
     def with_numbers(self, scalars):
         return [_apply(overload, x, Number(y)) for x, y in zip(self, scalars, strict=True)]
 
@@ -137,17 +141,17 @@ for _name, _overload in BINARY.items():
     _register_binary(_name, _overload)
 
 
-@register_lowering("aten::_foreach_add.Tensor", dynamic="alpha")
+@register_foreach("aten::_foreach_add.Tensor", dynamic="alpha")
 def add_tensor(self, other, *, alpha=1):
     return [_apply("add.Tensor", x, other, alpha=alpha) for x in self]
 
 
-@register_lowering("aten::_foreach_mul.Tensor")
+@register_foreach("aten::_foreach_mul.Tensor")
 def mul_tensor(self, other):
     return [_apply("mul.Tensor", x, other) for x in self]
 
 
-@register_lowering("aten::_foreach_div.Tensor")
+@register_foreach("aten::_foreach_div.Tensor")
 def div_tensor(self, other):
     return [_apply("div.Tensor", x, other) for x in self]
 
@@ -164,11 +168,11 @@ def _register_addc(name):
             for x, a, b, value in zip(self, tensor1, tensor2, values, strict=True)
         ]
 
-    @register_lowering(f"aten::_foreach_{name}.Scalar", dynamic="value")
+    @register_foreach(f"aten::_foreach_{name}.Scalar", dynamic="value")
     def with_number(self, tensor1, tensor2, value=1):
         return each(self, tensor1, tensor2, [value] * len(self))
 
-    @register_lowering(f"aten::_foreach_{name}.ScalarList", dynamic="scalars")
+    @register_foreach(f"aten::_foreach_{name}.ScalarList", dynamic="scalars")
     def with_numbers(self, tensor1, tensor2, scalars):
         return each(self, tensor1, tensor2, scalars)
 
@@ -177,18 +181,18 @@ _register_addc("addcmul")
 _register_addc("addcdiv")
 
 
-@register_lowering("aten::_foreach_lerp.Scalar", dynamic="weight")
+@register_foreach("aten::_foreach_lerp.Scalar", dynamic="weight")
 def lerp_number(self, tensors1, weight):
     return [_apply("lerp.Scalar", x, y, weight) for x, y in zip(self, tensors1, strict=True)]
 
 
-@register_lowering("aten::_foreach_lerp.ScalarList", dynamic="weight")
+@register_foreach("aten::_foreach_lerp.ScalarList", dynamic="weight")
 def lerp_numbers(self, tensors1, weight):
     lists = zip(self, tensors1, weight, strict=True)
     return [_apply("lerp.Scalar", x, y, w) for x, y, w in lists]
 
 
-@register_lowering("aten::_foreach_lerp.List")
+@register_foreach("aten::_foreach_lerp.List")
 def lerp_lists(self, tensors1, weights):
     lists = zip(self, tensors1, weights, strict=True)
     return [_apply("lerp.Tensor", x, y, w) for x, y, w in lists]
@@ -197,22 +201,22 @@ def lerp_lists(self, tensors1, weights):
 # Powers: exponents that are numbers belong to the program, as in pow.Tensor_Scalar ---------------
 
 
-@register_lowering("aten::_foreach_pow.List")
+@register_foreach("aten::_foreach_pow.List")
 def pow_lists(self, exponent):
     return [_apply("pow.Tensor_Tensor", x, y) for x, y in zip(self, exponent, strict=True)]
 
 
-@register_lowering("aten::_foreach_pow.Scalar")
+@register_foreach("aten::_foreach_pow.Scalar")
 def pow_number(self, exponent):
     return [_apply("pow.Tensor_Scalar", x, exponent) for x in self]
 
 
-@register_lowering("aten::_foreach_pow.ScalarList")
+@register_foreach("aten::_foreach_pow.ScalarList")
 def pow_numbers(self, exponent):
     return [_apply("pow.Tensor_Scalar", x, y) for x, y in zip(self, exponent, strict=True)]
 
 
-@register_lowering("aten::_foreach_pow.ScalarAndTensor", dynamic="self")
+@register_foreach("aten::_foreach_pow.ScalarAndTensor", dynamic="self")
 def pow_of_number(self, exponent):
     return [_apply("pow.Scalar", Number(self), y) for y in exponent]
 
@@ -220,31 +224,31 @@ def pow_of_number(self, exponent):
 # Reductions, copies ------------------------------------------------------------------------------
 
 
-@register_lowering("aten::_foreach_norm.Scalar")
+@register_foreach("aten::_foreach_norm.Scalar")
 def norm(self, ord=2, dtype=None):
     return [_apply("linalg_vector_norm", x, ord=ord, dtype=dtype) for x in self]
 
 
-@register_lowering("aten::_foreach_powsum.Scalar", optional=True)
+@register_foreach("aten::_foreach_powsum.Scalar", optional=True)
 def powsum(self, ord=2, dtype=None):
     return [_apply("linalg__powsum", x, ord=ord, dtype=dtype) for x in self]
 
 
-@register_lowering("aten::_foreach_max")
+@register_foreach("aten::_foreach_max")
 def max_(self):
     return [_apply("max", x) for x in self]
 
 
-@register_lowering("aten::_foreach_zero")
+@register_foreach("aten::_foreach_zero")
 def zero(self):
     return [jnp.zeros_like(x) for x in self]
 
 
-@register_lowering("aten::_foreach_copy")
+@register_foreach("aten::_foreach_copy")
 def copy(self, src, non_blocking=False):
     return [jnp.broadcast_to(y.astype(x.dtype), x.shape) for x, y in zip(self, src, strict=True)]
 
 
-@register_lowering("aten::_foreach_clone", optional=True)
+@register_foreach("aten::_foreach_clone", optional=True)
 def clone(self):
     return list(self)

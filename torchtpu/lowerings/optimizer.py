@@ -110,8 +110,8 @@ def _fused_adam(decoupled):
 
 for _name, _decoupled in {"_fused_adam": False, "_fused_adamw": True}.items():
     _step = _fused_adam(_decoupled)
-    register_lowering(f"aten::{_name}", dynamic=("lr", *ADAM_NUMBERS))(_step)
-    register_lowering(f"aten::{_name}.tensor_lr", dynamic=ADAM_NUMBERS)(_step)
+    register_lowering(f"aten::{_name}", dynamic=("lr", *ADAM_NUMBERS), per_element=True)(_step)
+    register_lowering(f"aten::{_name}.tensor_lr", dynamic=ADAM_NUMBERS, per_element=True)(_step)
 
 
 # SGD ---------------------------------------------------------------------------------------------
@@ -119,8 +119,8 @@ for _name, _decoupled in {"_fused_adam": False, "_fused_adamw": True}.items():
 SGD_NUMBERS = ("weight_decay", "dampening")
 
 
-@register_lowering("aten::_fused_sgd", dynamic=("lr", *SGD_NUMBERS))
-@register_lowering("aten::_fused_sgd.tensor_lr", dynamic=SGD_NUMBERS)
+@register_lowering("aten::_fused_sgd", dynamic=("lr", *SGD_NUMBERS), per_element=True)
+@register_lowering("aten::_fused_sgd.tensor_lr", dynamic=SGD_NUMBERS, per_element=True)
 def fused_sgd(
     self,
     grads,
@@ -199,8 +199,12 @@ def _fused_adagrad(returns_steps):
     return step
 
 
-register_lowering("aten::_fused_adagrad", dynamic=("lr", *ADAGRAD_NUMBERS))(_fused_adagrad(True))
-register_lowering("aten::_fused_adagrad.tensor_lr", dynamic=ADAGRAD_NUMBERS)(_fused_adagrad(False))
+register_lowering("aten::_fused_adagrad", dynamic=("lr", *ADAGRAD_NUMBERS), per_element=True)(
+    _fused_adagrad(True)
+)
+register_lowering("aten::_fused_adagrad.tensor_lr", dynamic=ADAGRAD_NUMBERS, per_element=True)(
+    _fused_adagrad(False)
+)
 
 
 # Gradient scaling --------------------------------------------------------------------------------
