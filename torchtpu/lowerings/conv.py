@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import torch
 from jax import lax
+from torch._prims_common import suggest_memory_format
 
 from torchtpu import dtypes
 from torchtpu.lowerings.common import upcast
@@ -68,7 +69,34 @@ def _convolve(
     )
 
 
-@register_lowering("aten::convolution", matmul_precision=True)
+def _memory_format(input, weight):
+    """Results are channels-last if one of the operands is, as on CPU."""
+    for tensor in (input, weight):
+        memory_format = suggest_memory_format(tensor)
+        if memory_format is not torch.contiguous_format:
+            return memory_format
+    return torch.contiguous_format
+
+
+def _forward_meta(input, weight, *arguments, **named):
+    result = torch.ops.aten.convolution.default(input, weight, *arguments, **named)
+    return result.contiguous(memory_format=_memory_format(input, weight))
+
+
+def _backward_meta(grad_output, input, weight, *_, output_mask, **__):
+    memory_format = _memory_format(input, weight)
+    bias = weight.new_empty(grad_output.shape[1])
+    return tuple(
+        torch.empty_like(
+            like, memory_format=memory_format if like.ndim > 1 else torch.contiguous_format
+        )
+        if wanted
+        else None
+        for like, wanted in zip((input, weight, bias), output_mask, strict=True)
+    )
+
+
+@register_lowering("aten::convolution", matmul_precision=True, meta=_forward_meta)
 def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     arguments = (stride, padding, dilation, transposed, output_padding, groups)
     if bias is None:
@@ -81,7 +109,7 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
 @register_lowering(
     "aten::convolution_overrideable",
     matmul_precision=True,
-    meta=torch.ops.aten.convolution.default,
+    meta=_forward_meta,
 )
 def convolution_overrideable(
     input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
@@ -103,7 +131,7 @@ def _backward(grad_output, input_, weight, convolution_arguments, output_mask):
     )
 
 
-@register_lowering("aten::convolution_backward", matmul_precision=True)
+@register_lowering("aten::convolution_backward", matmul_precision=True, meta=_backward_meta)
 def convolution_backward(
     grad_output,
     input,
@@ -121,17 +149,8 @@ def convolution_backward(
     return _backward(grad_output, input, weight, arguments, output_mask)
 
 
-def _empty_gradients(grad_output, input, weight, *_, output_mask, **__):
-    """Result metadata of convolution_backward_overrideable, which has no meta kernel."""
-    bias = weight.new_empty(grad_output.shape[1])
-    return tuple(
-        torch.empty_like(like) if wanted else None
-        for like, wanted in zip((input, weight, bias), output_mask, strict=True)
-    )
-
-
 @register_lowering(
-    "aten::convolution_backward_overrideable", matmul_precision=True, meta=_empty_gradients
+    "aten::convolution_backward_overrideable", matmul_precision=True, meta=_backward_meta
 )
 def convolution_backward_overrideable(
     grad_output,

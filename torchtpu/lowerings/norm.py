@@ -162,10 +162,9 @@ def _train(input_, weight, bias, running_mean, running_var, momentum, eps):
 
 
 def _infer(input_, weight, bias, running_mean, running_var, eps):
-    """Result, and empty statistics: nothing has to be saved for the backward pass."""
-    invstd = lax.rsqrt(upcast(running_var) + eps)
-    empty = jnp.zeros(0, invstd.dtype)
-    return _normalise(input_, upcast(running_mean), invstd, weight, bias), empty, empty
+    """Result, and the statistics it was made with."""
+    mean, invstd = upcast(running_mean), lax.rsqrt(upcast(running_var) + eps)
+    return _normalise(input_, mean, invstd, weight, bias), mean, invstd
 
 
 def _no_reserve():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import torch
 
 from torchtpu.lowerings.common import upcast
 from torchtpu.lowerings.registry import register_lowering
@@ -22,7 +23,12 @@ def _sum_of(*terms):
     return total
 
 
-@register_lowering("aten::_thnn_fused_lstm_cell")
+def _lstm_meta(input_gates, hidden_gates, cx, input_bias=None, hidden_bias=None):
+    """PyTorch's own meta kernel fails where there is no bias."""
+    return torch.empty_like(cx), torch.empty_like(cx), torch.empty_like(input_gates)
+
+
+@register_lowering("aten::_thnn_fused_lstm_cell", meta=_lstm_meta)
 def fused_lstm_cell(input_gates, hidden_gates, cx, input_bias=None, hidden_bias=None):
     """New hidden state, new cell state, and the activated gates for the backward pass."""
     gates = _sum_of(input_gates, hidden_gates, input_bias, hidden_bias)
