@@ -242,10 +242,7 @@ def bind_operators() -> None:
         if _operators_bound:
             return
         if client.is_in_bad_fork():
-            raise RuntimeError(
-                "Cannot use the tpu device in a forked process: PJRT does not survive a fork. Use "
-                "the 'spawn' start method, or touch the device only after the fork."
-            )
+            raise RuntimeError(client.FORK_MESSAGE)
         from torchtpu import dispatch
 
         _bootstrap._destroy()
@@ -281,16 +278,24 @@ class _DeviceGuard(torch._C._acc.DeviceGuard):
 module = TpuModule()
 
 
+def _owner(backend_name: str) -> str:
+    """Who has taken PrivateUse1, for people: the device's name and where its module comes from."""
+    if backend_name == "privateuseone":
+        backend_name = "tpu"  # not renamed, but torch.tpu is there
+    module = getattr(torch, backend_name, None)
+    origin = getattr(module, "__file__", None) or getattr(module, "__name__", None)
+    return repr(backend_name) + (f" ({origin})" if origin else "")
+
+
 def register() -> None:
     """Make `tpu` a device of PyTorch. Raises PlatformError if another backend was first."""
     name = torch._C._get_privateuse1_backend_name()
     if name == "tpu" and getattr(torch, "tpu", None) is module:
         return
     if name != "privateuseone" or hasattr(torch, "tpu"):
-        owner = getattr(torch, name, None)
         raise PlatformError(
-            f"PyTorch has one slot for an outside device (PrivateUse1), and {name!r} "
-            f"({getattr(owner, '__name__', type(owner).__name__)}) has taken it. torchtpu cannot be "
+            f"PyTorch has one slot for an outside device (PrivateUse1), and {_owner(name)} has "
+            "taken it. torchtpu cannot be "
             "used beside it: uninstall the other package, or keep it from loading "
             "(TORCH_DEVICE_BACKEND_AUTOLOAD=0 loads no backend; then `import torchtpu; "
             "torchtpu._autoload()`)."

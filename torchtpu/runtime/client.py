@@ -14,10 +14,11 @@ from torchtpu import dtypes
 from torchtpu.config import config, set_environment_default
 from torchtpu.errors import PlatformError
 from torchtpu.runtime.chips import tpu_device_files
+from torchtpu.runtime.executable_cache import cache
 
 _lock = threading.RLock()
 _device = None
-_started_in_pid: int | None = None
+_is_bad_fork = False
 
 
 def choose_platform() -> tuple[str, str]:
@@ -31,8 +32,28 @@ def choose_platform() -> tuple[str, str]:
     return "tpu", "a TPU and libtpu were found"
 
 
+FORK_MESSAGE = (
+    "Cannot use the tpu device in a forked process: PJRT does not survive a fork. Use the 'spawn' "
+    "start method, or touch the device only after the fork."
+)
+
+
+def _after_fork_in_child() -> None:
+    """A child of a process whose client ran: whatever needs the client must ask for it, and fail."""
+    global _device, _put, _is_bad_fork
+    if _device is not None:
+        _device = _put = None
+        _is_bad_fork = True
+        cache.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
 def _start():
-    global _device, _started_in_pid
+    global _device
+    if _is_bad_fork:
+        raise RuntimeError(FORK_MESSAGE)
     platform, reason = choose_platform()
     xrt = config.xrt_tpu_config
     if platform == "tpu":
@@ -65,7 +86,6 @@ def _start():
             f"device(s) on the PJRT platform {platform!r}. Use an ordinal below {len(devices)}."
         )
     _device = devices[ordinal]
-    _started_in_pid = os.getpid()
 
 
 def device():
@@ -84,7 +104,7 @@ def is_started() -> bool:
 
 def is_in_bad_fork() -> bool:
     """Whether this process was forked from one whose client ran: PJRT does not survive a fork."""
-    return _started_in_pid is not None and _started_in_pid != os.getpid()
+    return _is_bad_fork
 
 
 def platform() -> str:
@@ -161,6 +181,8 @@ def from_cpu_tensor(tensor: torch.Tensor):
 
 def to_cpu_tensor(array, dtype: torch.dtype) -> torch.Tensor:
     """A CPU tensor with a copy of a device array's values. Waits for the array."""
+    if _is_bad_fork:
+        raise RuntimeError(FORK_MESSAGE)
     host = np.asarray(array)
     result = torch.empty(host.shape, dtype=dtype, device="cpu")
     if host.size:
