@@ -20,7 +20,7 @@ def new_tensor(array, tensor_layout: Layout) -> torch.Tensor:
     """A tpu tensor of its own storage that holds `array` (None: uninitialised)."""
     tensor = _create_empty_tensor(tensor_layout.size, tensor_layout.dtype)
     tensor.untyped_storage().tpu_buffer = Buffer(array, tensor_layout)
-    if not tensor_layout.is_contiguous:
+    if tensor_layout.needs_stride:
         tensor = _as_strided.redispatch(
             _META, tensor, tensor_layout.size, tensor_layout.stride, 0
         )
@@ -32,11 +32,6 @@ def empty_strided(size, stride, dtype: torch.dtype) -> torch.Tensor:
     size, stride = tuple(size), tuple(stride)
     dtypes.to_jax(dtype)  # raises for a dtype XLA cannot hold
     if is_dense(size, stride):
-        if 0 in size:
-            tensor = new_tensor(None, layout(size, contiguous_stride(size), dtype))
-            if stride == tensor.stride():
-                return tensor
-            return _as_strided.redispatch(_META, tensor, size, stride, 0)
         return new_tensor(None, layout(size, stride, dtype))
     # Gaps or overlap: a flat storage of the span, seen through the strides.
     span = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0

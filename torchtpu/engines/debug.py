@@ -4,9 +4,11 @@ line."""
 from __future__ import annotations
 
 import contextlib
+import os
 import traceback
 
 import numpy as np
+import torch
 
 from torchtpu.config import config
 from torchtpu.errors import NanError
@@ -27,6 +29,10 @@ _INDEX_CHECKS = {
     "index_put": ("indices", "self"),
     "nll_loss_forward": ("target", "self"),
 }
+
+
+_OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
 
 def enabled() -> bool:
@@ -84,12 +90,14 @@ def check_outputs(name: str, arrays) -> None:
 
 
 def caller_line() -> str | None:
-    """The innermost line of the stack that is neither torchtpu's nor PyTorch's."""
+    """The innermost line of the stack that is neither torchtpu's, nor PyTorch's, nor the standard
+    library's."""
+    library = os.path.dirname(os.path.abspath(contextlib.__file__))
     for frame in reversed(traceback.extract_stack()):
-        path = frame.filename.replace("\\", "/")
-        if "/torchtpu/" in path or "/torch/" in path or path.startswith("<"):
+        path = frame.filename
+        if path.startswith(("<", _OWN_FOLDER, _TORCH_FOLDER)) or os.path.dirname(path) == library:
             continue
-        return f'{frame.filename}:{frame.lineno}, in {frame.name}: {frame.line or ""}'.rstrip(": ")
+        return f"{path}:{frame.lineno}, in {frame.name}: {frame.line or ''}".rstrip(": ")
     return None
 
 

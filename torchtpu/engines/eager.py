@@ -163,6 +163,7 @@ class Kernel:
         self.positional = [a.name for a in schema.arguments if not a.kwarg_only]
         self.defaults = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
         self.dynamic = lowering.dynamic
+        self._run_call = self._call_per_element if lowering.per_element else self._call
 
     # -- collecting ------------------------------------------------------------------------------
 
@@ -240,8 +241,26 @@ class Kernel:
         if debug.enabled():
             with debug.caller_line_in_errors():
                 debug.check_arguments(self.name, self._bind(args, kwargs))
-                return self._call(args, kwargs)
-        return self._call(args, kwargs)
+                return self._run_call(args, kwargs)
+        return self._run_call(args, kwargs)
+
+    def _call_per_element(self, args, kwargs):
+        """One call for each element of the lists; see Lowering.per_element."""
+        count = max((len(v) for v in (*args, *kwargs.values()) if isinstance(v, (list, tuple))))
+
+        def element(value, i):
+            is_list = isinstance(value, (list, tuple)) and len(value) == count
+            return [value[i]] if is_list else value
+
+        results = []
+        for i in range(count):
+            part = self._call(
+                [element(value, i) for value in args],
+                {name: element(value, i) for name, value in kwargs.items()},
+            )
+            if isinstance(part, list):
+                results.extend(part)
+        return results if self.form.returns_list else None
 
     def _call(self, args, kwargs):
         leaves = _Leaves()
@@ -406,6 +425,12 @@ class Kernel:
         viewed_storages = set()
         for (leaf, tensor), m in zip(targets, written, strict=True):
             spec = program.inputs[leaf]
+            if not self.form.lowering.idempotent and _overlaps_itself(tensor):
+                raise RuntimeError(
+                    "unsupported operation: more than one element of the written-to tensor refers to "
+                    "a single memory location. Please clone() the tensor before performing the "
+                    "operation."
+                )
             if tuple(m.shape) != tuple(tensor.shape):
                 resizes.append((leaf, tuple(m.shape)))
                 writes.append((leaf, layout(m.shape, contiguous_stride(m.shape), tensor.dtype)))
@@ -430,7 +455,7 @@ class Kernel:
 def result_layout(meta: Tensor) -> Layout:
     """The layout of a new tensor with a meta tensor's size, strides and dtype."""
     size, stride = tuple(meta.shape), meta.stride()
-    if 0 in size or not is_dense(size, stride):
+    if not is_dense(size, stride):
         stride = contiguous_stride(size)
     return layout(size, stride, meta.dtype)
 
@@ -473,7 +498,7 @@ def fast_kernel(kernel: Kernel):
         if entry is None or not entry.is_simple:
             return kernel(*args)
         result_layout = entry.results[0]
-        if not result_layout.is_contiguous:
+        if result_layout.needs_stride:
             return new_tensor(entry.call(*arrays)[0], result_layout)
         tensor = _create_empty_tensor(result_layout.size, result_layout.dtype)
         tensor.untyped_storage().tpu_buffer = Buffer(entry.call(*arrays)[0], result_layout)
@@ -501,6 +526,11 @@ def _pair_written(bound, written):
         elif leaf is not None:
             pairs.append((leaf, bound[name]))
     return pairs
+
+
+def _overlaps_itself(tensor: Tensor) -> bool:
+    """Whether the tensor is expanded, so that one place in storage is several elements."""
+    return any(s == 0 and n > 1 for n, s in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def _is_number(value) -> bool:

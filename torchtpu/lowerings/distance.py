@@ -48,9 +48,11 @@ def _norm(distance, p: float):
     return jnp.sum(distance**p, -1) ** (1 / p)
 
 
+# The incoming gradient is `grad` up to PyTorch 2.13, then `grad_output`: taken as **incoming.
 @register_lowering("aten::_cdist_backward")
 @in_opmath
-def _cdist_backward(grad, x1, x2, p, cdist):
+def _cdist_backward(x1, x2, p, cdist, **incoming):
+    (grad,) = incoming.values()
     batch = jnp.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
     if 0 in (*batch, x1.shape[-2], x2.shape[-2], x1.shape[-1]):
         return jnp.zeros(x1.shape, x1.dtype)
@@ -99,7 +101,8 @@ def _pdist_forward(self, p=2.0):
 
 @register_lowering("aten::_pdist_backward")
 @in_opmath
-def _pdist_backward(grad, self, p, pdist):
+def _pdist_backward(self, p, pdist, **incoming):
+    (grad,) = incoming.values()
     n, m = self.shape
     if n < 2 or m == 0:
         return jnp.zeros(self.shape, self.dtype)

@@ -194,8 +194,8 @@ def put(self, index, source, accumulate=False):
     return result.reshape(self.shape)
 
 
-@register_lowering("aten::masked_fill.Scalar", dynamic="value")
-@register_lowering("aten::masked_fill.Tensor")
+@register_lowering("aten::masked_fill.Scalar", dynamic="value", idempotent=True)
+@register_lowering("aten::masked_fill.Tensor", idempotent=True)
 def masked_fill(self, mask, value):
     return jnp.where(mask.astype(bool), like(value, self), self)
 

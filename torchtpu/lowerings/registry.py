@@ -47,6 +47,11 @@ class Lowering:
     mutates: names of tensor (or tensor list) arguments that the operator updates. The function then
         returns their new values after its own results, in this order; a tensor list counts as one
         list.
+    per_element: the operator treats the elements of its lists one by one. Strict eager then runs one
+        small Program for each element: equal shapes share one executable, and no second copy of the
+        whole list is ever alive. The function must accept lists of any equal length.
+    idempotent: writing the same place several times leaves the same value, so that PyTorch lets the
+        in-place form write to expanded tensors.
     """
 
     overload: torch._ops.OpOverload
@@ -59,6 +64,8 @@ class Lowering:
     factory: bool = False
     meta: str | Callable = "torch"
     mutates: tuple[str, ...] = ()
+    per_element: bool = False
+    idempotent: bool = False
     name: str = field(default="")
 
 
@@ -91,6 +98,8 @@ def register_lowering(
     factory: bool = False,
     meta: str | Callable = "torch",
     mutates: tuple[str, ...] | str = (),
+    per_element: bool = False,
+    idempotent: bool = False,
     optional: bool = False,
 ) -> Callable:
     """Decorator: registers the function as the lowering of each named functional overload.
@@ -133,6 +142,8 @@ def register_lowering(
                 factory=factory,
                 meta=meta,
                 mutates=mutates,
+                per_element=per_element,
+                idempotent=idempotent,
                 name=schema_name,
             )
         return function

@@ -114,7 +114,6 @@ SAME_DTYPE_FUNCTIONS = {
     "sign": sign,
     "trunc": _if_float(jnp.trunc),
     "_conj_physical": jnp.conj,
-    "zero": jnp.zeros_like,
 }
 
 
@@ -232,11 +231,16 @@ def frexp(self):
     return jnp.where(finite, mantissa, self), jnp.where(finite, exponent, 0).astype(jnp.int32)
 
 
-@register_lowering("aten::fill.Scalar", dynamic="value")
+@register_lowering("aten::zero", idempotent=True)
+def zero(self):
+    return jnp.zeros_like(self)
+
+
+@register_lowering("aten::fill.Scalar", dynamic="value", idempotent=True)
 def fill(self, value):
     return jnp.full(self.shape, jnp.asarray(value).astype(self.dtype))
 
 
-@register_lowering("aten::fill.Tensor")
+@register_lowering("aten::fill.Tensor", idempotent=True)
 def fill_tensor(self, value):
     return jnp.broadcast_to(value.astype(self.dtype), self.shape)

@@ -15,11 +15,21 @@ from torchtpu.runtime import client
 class Layout:
     """How an array lies in its storage: dense, without overlap, covering all of it from offset 0.
 
-    size, stride: tuples in elements; dtype: torch dtype. Interned by :func:`layout`, so that two
+    size, stride: tuples in elements; dtype: torch dtype. needs_stride: a tensor made from the size
+    alone would have other strides. Interned by :func:`layout`, so that two
     equal layouts are one object and hash by identity.
     """
 
-    __slots__ = ("dtype", "is_contiguous", "jax_dtype", "nbytes", "numel", "size", "stride")
+    __slots__ = (
+        "dtype",
+        "is_contiguous",
+        "jax_dtype",
+        "nbytes",
+        "needs_stride",
+        "numel",
+        "size",
+        "stride",
+    )
 
     def __init__(self, size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype):
         self.size = size
@@ -29,6 +39,7 @@ class Layout:
         self.numel = math.prod(size)
         self.nbytes = self.numel * self.jax_dtype.itemsize
         self.is_contiguous = stride == contiguous_stride(size)
+        self.needs_stride = self.numel == 0 or not self.is_contiguous
 
     def __repr__(self) -> str:
         return f"Layout(size={self.size}, stride={self.stride}, dtype={self.dtype})"
