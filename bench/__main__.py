@@ -53,7 +53,7 @@ def _main(arguments: list[str]) -> int:
 
 
 def _run(plan) -> int:
-    from bench.interrupt import EXIT_CODE, interruptible
+    from bench.interrupt import EXIT_CODE, Interrupted, interruptible
     from bench.options import UsageError
     from bench.plan import new_record, new_run_dir
     from bench.run import Runner
@@ -63,8 +63,10 @@ def _run(plan) -> int:
     record = new_record(plan)
 
     def give_up(signal_name: str) -> None:
-        record.finish("interrupted", InterruptedError(f"stopped by {signal_name}"))
+        record.finish("interrupted", Interrupted(f"stopped by {signal_name}"))
         record.save(folder)
+        where = folder / "record.json"
+        print(f"bench: interrupted in the middle of a step; record: {where}", file=sys.stderr)
 
     try:
         with interruptible(give_up):
@@ -84,7 +86,7 @@ def _run(plan) -> int:
                 raise
             except KeyboardInterrupt as error:
                 record.finish("interrupted", error)
-            except Exception as error:  # noqa: BLE001 (any: the record must say what happened)
+            except Exception as error:
                 record.finish("failed", error)
                 _show_traceback()
             record.save(folder)

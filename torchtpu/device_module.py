@@ -20,6 +20,7 @@ from torchtpu.runtime.stream import synchronize as _synchronize
 _lock = threading.RLock()
 _operators_bound = False
 _bootstrap: torch.library.Library | None = None
+_host_library: torch.library.Library | None = None
 
 
 class TpuModule:
@@ -241,8 +242,7 @@ def bind_operators() -> None:
     with _lock:
         if _operators_bound:
             return
-        if client.is_in_bad_fork():
-            raise RuntimeError(client.FORK_MESSAGE)
+        client.check_not_forked()
         from torchtpu import dispatch
 
         _bootstrap._destroy()
@@ -257,6 +257,15 @@ def _bootstrap_kernel(overload):
         return overload(*args, **kwargs)
 
     return kernel
+
+
+def _pin_memory(self, device=None):
+    """``Tensor.pin_memory()`` of a CPU tensor: a copy. Pinned pages are CUDA's; a copy to tpu reads
+    ordinary memory. With CUDA in this process the memory is pinned for CUDA, as without torchtpu."""
+    if torch.cuda.is_available() and (device is None or torch.device(device).type == "cuda"):
+        composite = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
+        return torch.ops.aten._pin_memory.default.redispatch(composite, self, torch.device("cuda"))
+    return self.clone()
 
 
 class _Hooks(torch._C._acc.PrivateUse1Hooks):
@@ -307,12 +316,13 @@ def register() -> None:
     )
     autocast.register()
     upstream_patches.apply()
-    global _bootstrap
+    global _bootstrap, _host_library
     _bootstrap = torch.library.Library("aten", "IMPL")
     for overload in (
         torch.ops.aten.empty.memory_format,
         torch.ops.aten.empty_strided.default,
-        torch.ops.aten._fused_sdp_choice.default,
     ):
         operator = overload.name().removeprefix("aten::")
         _bootstrap.impl(operator, _bootstrap_kernel(overload), "PrivateUse1")
+    _host_library = torch.library.Library("aten", "IMPL")
+    _host_library.impl("_pin_memory", _pin_memory, "CPU")

@@ -346,11 +346,6 @@ def _record_stream(self, stream):
     return None
 
 
-def _pin_memory_on_cpu(self, device=None):
-    # Pinning is CUDA's; a host-to-device copy here reads ordinary memory. A copy keeps the contract.
-    return self.clone()
-
-
 # -- indexing with masks ----------------------------------------------------------------------------
 
 

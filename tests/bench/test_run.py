@@ -17,6 +17,13 @@ def clock():
     return FakeClock()
 
 
+@pytest.fixture(autouse=True)
+def quick_collection(monkeypatch, request):
+    """A full collection of a test process takes half a second, several times a run."""
+    if "freed" not in request.node.name:
+        monkeypatch.setattr("bench.parity.gc.collect", lambda: 0)
+
+
 def run(plan, clock):
     record = new_record(plan)
     return Runner(plan, record, clock=clock), record

@@ -93,9 +93,9 @@ def test_assigned_values_are_checked_and_can_be_forgotten(monkeypatch):
 
 
 def test_an_unknown_setting_lists_the_valid_ones():
-    with pytest.raises(AttributeError, match="no setting 'fallbacks'.*fallback"):
+    with pytest.raises(AttributeError, match=r"no setting 'fallbacks'.*fallback"):
         Config().fallbacks  # noqa: B018
-    with pytest.raises(AttributeError, match="no setting 'fallbacks'.*fallback"):
+    with pytest.raises(AttributeError, match=r"no setting 'fallbacks'.*fallback"):
         Config().fallbacks = "warn"
 
 

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import sys
 import threading
+import warnings
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ import torch
 from torchtpu import dtypes
 from torchtpu.config import config, set_environment_default
 from torchtpu.errors import PlatformError
+from torchtpu.runtime.executable_cache import cache
 from torchtpu.runtime.chips import tpu_device_files
 from torchtpu.runtime.executable_cache import cache
 
