@@ -242,7 +242,6 @@ def bind_operators() -> None:
     with _lock:
         if _operators_bound:
             return
-        client.check_not_forked()
         from torchtpu import dispatch
 
         _bootstrap._destroy()

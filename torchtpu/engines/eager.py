@@ -282,7 +282,6 @@ class Kernel:
         return self._deliver(entry, outputs, leaves, args, kwargs)
 
     def _prepare(self, key, args, kwargs) -> Entry:
-        client.check_not_forked()
         entry = self._analyse(key, args, kwargs)
         if not is_tracing():
             entry.program.executable()

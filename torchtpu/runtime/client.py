@@ -87,6 +87,11 @@ def _start():
             f"XRT_TPU_CONFIG asks for ordinal {ordinal}, but this host has {len(devices)} "
             f"device(s) on the PJRT platform {platform!r}. Use an ordinal below {len(devices)}."
         )
+    # DataLoader workers are forked and touch CPU tensors only; the device itself refuses to work in a
+    # child (above).
+    warnings.filterwarnings(
+        "ignore", message=r"os\.fork\(\) was called.*JAX is multithreaded", category=RuntimeWarning
+    )
     _device = devices[ordinal]
 
 
