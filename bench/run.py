@@ -111,19 +111,17 @@ class Runner:
             device.reset_peak_memory()
             model = device.place(workload.build())
             optimizer = workload.optimizer(model)
+            # Optimizers write into these very tensors: one list, made before the clock runs.
             parameters = list(model.parameters())
             device.wait(parameters)
             step = device.wrap_step(workload.step, model, optimizer)
             batches = iter(device.loader(workload.batches()))
             torch.manual_seed(self.plan.run.seed)
 
-        def state() -> list[Any]:
-            return list(model.parameters())
-
         smallest = min(parameters, key=lambda p: p.numel())
         compiles = device.compiles()
         with self._phase("compile_cold"):
-            loss, cold_s = watch.step(step, next(batches), state)
+            loss, cold_s = watch.step(step, next(batches), parameters)
             losses.append(loss)
         record.counters["compiles_in_first_step"] = device.compiles() - compiles
         warm = WarmUp(
@@ -134,7 +132,7 @@ class Runner:
         )
         with self._phase("warm_up"):
             while not warm.over:
-                loss, step_s = watch.step(step, next(batches), state)
+                loss, step_s = watch.step(step, next(batches), parameters)
                 read_s = watch.read_s(lambda kept=loss: (kept.cpu(), smallest.detach().cpu()))
                 warm.add(step_s, device.compiles(), read_s)
                 losses.append(loss)
@@ -146,7 +144,7 @@ class Runner:
         record.add_samples("warm_up_step_time_s", "s", warm.step_times_s)
         try:
             with self._phase("steady", total=scale.max_steps):
-                self._window(watch, step, batches, state, losses)
+                self._window(watch, step, batches, parameters, losses)
         finally:
             for meter in self.plan.meters:
                 meter.report(record)
@@ -164,7 +162,9 @@ class Runner:
         )
         return [float(loss) for loss in losses]
 
-    def _window(self, watch: Stopwatch, step, batches, state, losses: list[Any]) -> None:
+    def _window(
+        self, watch: Stopwatch, step: Any, batches: Any, parameters: list[Any], losses: list[Any]
+    ) -> None:
         """The timed steps. Raises RecompiledInWindow."""
         device, scale = self.plan.device, self.plan.scale
         timer = next(m for m in self.plan.meters if isinstance(m, TimeMeter))
@@ -179,7 +179,7 @@ class Runner:
                 asked_s = self.clock()
                 batch = next(batches)
                 waited_s = self.clock() - asked_s
-                loss, step_s = watch.step(step, batch, state)
+                loss, step_s = watch.step(step, batch, parameters)
                 timer.add(step_s, waited_s)
                 losses.append(loss)
                 self.progress.advance()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import importlib.util
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from bench.devices.base import BareCall, Device, Reading
+from bench.devices.base import BareCall, Device, Reading, Step
 from bench.options import UsageError
 
 if TYPE_CHECKING:
@@ -57,18 +58,24 @@ class TpuDevice(Device):
         import torchtpu
 
         modes = ["eager"]
-        if hasattr(torchtpu, "fused"):
-            modes.append("fused")
-        try:
-            import torch._dynamo
-
-            if "torchtpu" in torch._dynamo.list_backends(exclude_tags=()):
-                modes.append("compile")
-        except ImportError:
-            pass
+        if importlib.util.find_spec("torchtpu.engines.compile"):
+            modes.append("compile")
         if hasattr(torchtpu, "capture"):
             modes.append("capture")
         return tuple(modes)
+
+    def compiled(self, model: Any) -> Any:
+        import torch
+
+        return torch.compile(model, backend="torchtpu")
+
+    def wrap_step(self, step: Step, model: Any, optimizer: Any) -> Callable[[Any], torch.Tensor]:
+        run = super().wrap_step(step, model, optimizer)
+        if self.options.mode == "capture":
+            import torchtpu
+
+            return torchtpu.capture(run)
+        return run
 
     def wait(self, tensors: Iterable[torch.Tensor]) -> None:
         """Wait for the arrays behind these tensors."""

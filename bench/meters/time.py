@@ -52,12 +52,12 @@ class Stopwatch:
     clock: Callable[[], float]
     wait: Callable[[Iterable[Any]], None]
 
-    def step(self, run: Callable[[Any], Any], batch: Any, state: Callable[[], list[Any]]):
-        """(loss, seconds): `state()` gives, after the step, the tensors that it updated."""
+    def step(self, run: Callable[[Any], Any], batch: Any, updated: list[Any]) -> tuple[Any, float]:
+        """(loss, seconds); `updated` are the tensors that the step writes into."""
         start_s = self.clock()
         loss = run(batch)
         # The list holds the outputs until the wait is over: a freed one could not be waited for.
-        outputs = [loss, *state()]
+        outputs = [loss, *updated]
         self.wait(outputs)
         end_s = self.clock()
         del outputs
