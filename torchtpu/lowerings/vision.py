@@ -100,23 +100,33 @@ def _sample(input_, grid, interpolation_mode, padding_mode, align_corners):
 
 
 def _sample_cubic(input_NCX, spatial, places, padding_mode, align_corners):
+    """In two dimensions: four rows of four taps; the taps of a row are fetched together."""
+    batch, channels = input_NCX.shape[:2]
     lows = [lax.stop_gradient(jnp.floor(place)) for place in places]
     weights = [cubic_weights(place - low, jnp) for place, low in zip(places, lows, strict=True)]
+
+    def taps(axis):
+        """The four whole places along one axis, (N, 4, P)."""
+        whole = lows[axis][:, None, :] + jnp.arange(-1, 3, dtype=lows[axis].dtype)[:, None]
+        return lax.stop_gradient(
+            jnp.round(_padded(whole, spatial[axis], padding_mode, align_corners))
+        )
+
+    rows, columns = taps(0), taps(1)
+    column_weights = weights[1].swapaxes(1, 2)
     result = 0
-    for offsets in itertools.product(range(4), repeat=len(spatial)):
-        index = [
-            lax.stop_gradient(
-                jnp.round(_padded(low + (offset - 1), length, padding_mode, align_corners))
-            )
-            for low, offset, length in zip(lows, offsets, spatial, strict=True)
-        ]
-        weight = math.prod(w[..., offset] for w, offset in zip(weights, offsets, strict=True))
-        result = result + _fetch(input_NCX, spatial, index) * weight[:, None, :]
+    for row in range(4):
+        index = (jnp.broadcast_to(rows[:, row : row + 1], columns.shape), columns)
+        index = [i.reshape(batch, -1) for i in index]
+        values = _fetch(input_NCX, spatial, index).reshape(batch, channels, 4, -1)
+        along_row = jnp.sum(values * column_weights[:, None], axis=2)
+        result = result + along_row * weights[0][..., row][:, None, :]
     return result
 
 
-@register_lowering("aten::grid_sampler_2d", "aten::grid_sampler_3d")
-@register_lowering("aten::_grid_sampler_2d_cpu_fallback")
+@register_lowering(
+    "aten::grid_sampler_2d", "aten::grid_sampler_3d", "aten::_grid_sampler_2d_cpu_fallback"
+)
 def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
     return _sample(upcast(input), grid, interpolation_mode, padding_mode, align_corners)
 
