@@ -88,6 +88,7 @@ class TpuModule:
 
     def synchronize(self, device=None) -> None:
         """Wait until all submitted work is done."""
+        self._check(device)
         if client.is_started():
             _synchronize()
 

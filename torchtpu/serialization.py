@@ -55,6 +55,18 @@ def resize_storage(storage: torch.UntypedStorage, nbytes: int) -> torch.UntypedS
     return storage
 
 
+def write_storage_to_file(storage: torch.UntypedStorage, *args) -> None:
+    """``UntypedStorage._write_file``, of the bytes on the device."""
+    storage_to_cpu(storage)._write_file(*args)
+
+
+def read_storage_from_file(storage: torch.UntypedStorage, *args) -> torch.UntypedStorage:
+    """``UntypedStorage._set_from_file``, into the device."""
+    host = torch.UntypedStorage(storage.nbytes())
+    host._set_from_file(*args)
+    return copy_storage(storage, host)
+
+
 def _tag(storage):
     return "tpu" if storage.device.type == "tpu" else None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
 from torchtpu import serialization
@@ -13,6 +15,7 @@ def apply() -> None:
     _patch_storage()
     _patch_printing()
     _patch_module_moves()
+    _patch_accelerator()
 
 
 def _patch_module_moves() -> None:
@@ -87,12 +90,16 @@ def _patch_storage() -> None:
     route("nbytes", lambda self: self.tpu_buffer.layout.nbytes)
     route("size", lambda self: self.tpu_buffer.layout.nbytes)
     route("__len__", lambda self: self.tpu_buffer.layout.nbytes)
+    # An identity, as PyTorch and others use it to see which tensors share a storage; no address.
+    route("data_ptr", lambda self: self._cdata if self.tpu_buffer.layout.nbytes else 0)
     route("resize_", serialization.resize_storage)
     route("cpu", serialization.storage_to_cpu)
     route("clone", serialization.clone_storage)
     route("tolist", lambda self: serialization.storage_to_cpu(self).tolist())
     route("__getitem__", lambda self, index: serialization.storage_to_cpu(self)[index])
     route("copy_", serialization.copy_storage)
+    route("_write_file", serialization.write_storage_to_file)
+    route("_set_from_file", serialization.read_storage_from_file)
     original_copy = storage_class.copy_
 
     def copy_(self, source, non_blocking=None):
@@ -101,3 +108,47 @@ def _patch_storage() -> None:
         return original_copy(self, source, non_blocking)
 
     storage_class.copy_ = copy_
+
+
+def _patch_accelerator() -> None:
+    """torch.accelerator asks the C++ device guard and allocator to wait, for streams and for memory,
+    which the Python device hooks cannot provide (one of the calls would crash the process). Where the
+    accelerator is the tpu, torch.tpu answers.
+
+    Removed when the Python device hooks cover streams, waiting and memory statistics.
+    """
+    accelerator = torch.accelerator
+
+    def route(name, on_tpu):
+        original = getattr(accelerator, name, None)
+        if original is None:
+            return  # not in this release of PyTorch
+
+        @functools.wraps(original)
+        def function(*args, **kwargs):
+            device = accelerator.current_accelerator()
+            if device is not None and device.type == "tpu":
+                return on_tpu(*args, **kwargs)
+            return original(*args, **kwargs)
+
+        setattr(accelerator, name, function)
+        if getattr(accelerator.memory, name, None) is original:
+            setattr(accelerator.memory, name, function)
+
+    for name in (
+        "synchronize",
+        "current_stream",
+        "set_stream",
+        "empty_cache",
+        "memory_stats",
+        "memory_allocated",
+        "max_memory_allocated",
+        "memory_reserved",
+        "max_memory_reserved",
+        "reset_peak_memory_stats",
+        "get_device_capability",
+    ):
+        route(name, getattr(torch.tpu, name))
+    route("get_memory_info", torch.tpu.mem_get_info)
+    route("reset_accumulated_memory_stats", torch.tpu.reset_peak_memory_stats)
+    route("empty_host_cache", torch.tpu.empty_cache)

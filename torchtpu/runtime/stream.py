@@ -11,7 +11,11 @@ import queue
 import threading
 import time
 
+import torch
+
 from torchtpu.runtime import client
+
+_PRIVATE_USE_1 = int(torch._C._autograd.DeviceType.PrivateUse1)
 
 
 def synchronize() -> None:
@@ -19,19 +23,15 @@ def synchronize() -> None:
     client.block_until_ready(client.live_arrays())
 
 
-class Stream:
+class Stream(torch.Stream):
     """The device's queue. All streams are one: work runs in the order it was submitted."""
 
+    def __new__(cls, device=None, priority: int = 0, **_kwargs):
+        # By its ids: PyTorch would ask the C++ device guard to make one from a device.
+        return super().__new__(cls, stream_id=0, device_index=0, device_type=_PRIVATE_USE_1)
+
     def __init__(self, device=None, priority: int = 0, **_kwargs):
-        self.device_index = 0
-        self.stream_id = 0
         self.priority = priority
-
-    @property
-    def device(self):
-        import torch
-
-        return torch.device("tpu", 0)
 
     def synchronize(self) -> None:
         synchronize()
