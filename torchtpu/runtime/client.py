@@ -14,7 +14,6 @@ import torch
 from torchtpu import dtypes
 from torchtpu.config import config, set_environment_default
 from torchtpu.errors import PlatformError
-from torchtpu.runtime.executable_cache import cache
 from torchtpu.runtime.chips import tpu_device_files
 from torchtpu.runtime.executable_cache import cache
 
