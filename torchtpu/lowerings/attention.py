@@ -53,6 +53,15 @@ def scaled_dot_product_attention(
     )[0]
 
 
+def nested_tensor_from_mask_left_aligned(t, mask) -> bool:
+    """Kernel of ``aten::_nested_tensor_from_mask_left_aligned`` for the key PrivateUse1.
+
+    nn.TransformerEncoder asks this before it packs a padded batch into a nested tensor, which the
+    device does not have. "No" makes it go on with the padded batch and its mask.
+    """
+    return False
+
+
 def _fusing_allowed() -> bool:
     """Whether ``torch.nn.attention.sdpa_kernel`` leaves any fused backend allowed."""
     return (
