@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# PyTorch's default wheel on Linux is the CUDA build; set TORCH to choose another one.
-TORCH ?= torch
+# pip's usual PyTorch on Linux is the CUDA build. TORCH_INDEX, the address of another wheel index
+# (PyTorch's CPU wheels, say), or TORCH, another version or file, chooses a different one.
+TORCH ?= torch>=2.11,<2.16
+TORCH_INDEX ?=
 
 .PHONY: bench test install lint format clean
 
@@ -11,7 +13,7 @@ install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet "$(TORCH)"
+	$(BIN)/python -m pip install --quiet "$(TORCH)" $(if $(TORCH_INDEX),--index-url "$(TORCH_INDEX)")
 	$(BIN)/python -m pip install --quiet -e ".[test]"
 	touch $@
 
