@@ -6,61 +6,73 @@ narrows 64-bit values unless x64 is on; torchtpu traces with x64 on, see ``progr
 
 from __future__ import annotations
 
-import ml_dtypes
+import functools
+
 import numpy as np
 import torch
 
-_NUMPY_NAMES = {
-    torch.float32: np.float32,
-    torch.float64: np.float64,
-    torch.float16: np.float16,
-    torch.bfloat16: ml_dtypes.bfloat16,
-    torch.int64: np.int64,
-    torch.int32: np.int32,
-    torch.int16: np.int16,
-    torch.int8: np.int8,
-    torch.uint8: np.uint8,
-    torch.uint16: np.uint16,
-    torch.uint32: np.uint32,
-    torch.uint64: np.uint64,
-    torch.bool: np.bool_,
-    torch.complex64: np.complex64,
-    torch.complex128: np.complex128,
-    torch.float8_e4m3fn: ml_dtypes.float8_e4m3fn,
-    torch.float8_e5m2: ml_dtypes.float8_e5m2,
-    torch.float8_e4m3fnuz: ml_dtypes.float8_e4m3fnuz,
-    torch.float8_e5m2fnuz: ml_dtypes.float8_e5m2fnuz,
-}
-_TO_NUMPY = {torch_dtype: np.dtype(t) for torch_dtype, t in _NUMPY_NAMES.items()}
-_TO_TORCH = {numpy_dtype: torch_dtype for torch_dtype, numpy_dtype in _TO_NUMPY.items()}
+
+@functools.cache
+def _to_numpy() -> dict[torch.dtype, np.dtype]:
+    """The table of dtypes. Made at first use: importing ml_dtypes takes longer than a plain
+    ``import torch`` should."""
+    import ml_dtypes
+
+    table = {
+        torch.float32: np.float32,
+        torch.float64: np.float64,
+        torch.float16: np.float16,
+        torch.bfloat16: ml_dtypes.bfloat16,
+        torch.int64: np.int64,
+        torch.int32: np.int32,
+        torch.int16: np.int16,
+        torch.int8: np.int8,
+        torch.uint8: np.uint8,
+        torch.uint16: np.uint16,
+        torch.uint32: np.uint32,
+        torch.uint64: np.uint64,
+        torch.bool: np.bool_,
+        torch.complex64: np.complex64,
+        torch.complex128: np.complex128,
+        torch.float8_e4m3fn: ml_dtypes.float8_e4m3fn,
+        torch.float8_e5m2: ml_dtypes.float8_e5m2,
+        torch.float8_e4m3fnuz: ml_dtypes.float8_e4m3fnuz,
+        torch.float8_e5m2fnuz: ml_dtypes.float8_e5m2fnuz,
+    }
+    return {torch_dtype: np.dtype(t) for torch_dtype, t in table.items()}
+
+
+@functools.cache
+def _to_torch() -> dict[np.dtype, torch.dtype]:
+    return {numpy_dtype: torch_dtype for torch_dtype, numpy_dtype in _to_numpy().items()}
 
 
 def to_jax(dtype: torch.dtype) -> np.dtype:
     """The JAX (numpy) dtype of a torch dtype. Raises TypeError for one that XLA cannot hold."""
     try:
-        return _TO_NUMPY[dtype]
+        return _to_numpy()[dtype]
     except KeyError:
         raise TypeError(
             f"tpu tensors cannot hold {dtype}: XLA has no such type. Supported: "
-            + ", ".join(str(t).removeprefix("torch.") for t in _TO_NUMPY)
+            + ", ".join(str(t).removeprefix("torch.") for t in _to_numpy())
         ) from None
 
 
 def to_torch(dtype: np.dtype) -> torch.dtype:
     """The torch dtype of a JAX (numpy) dtype."""
-    return _TO_TORCH[np.dtype(dtype)]
+    return _to_torch()[np.dtype(dtype)]
 
 
 def is_supported(dtype: torch.dtype) -> bool:
     """Whether a tpu tensor can hold this dtype."""
-    return dtype in _TO_NUMPY
+    return dtype in _to_numpy()
 
 
 def opmath(dtype) -> np.dtype:
     """The JAX dtype in which PyTorch accumulates values of `dtype` (a JAX or torch dtype):
     float32 for the 16-bit and 8-bit floats, complex64 for none, else the dtype itself."""
     numpy_dtype = to_jax(dtype) if isinstance(dtype, torch.dtype) else np.dtype(dtype)
-    torch_dtype = _TO_TORCH[numpy_dtype]
+    torch_dtype = to_torch(numpy_dtype)
     if torch_dtype.is_floating_point and numpy_dtype.itemsize <= 2:
         return np.dtype(np.float32)
     return numpy_dtype
@@ -105,4 +117,4 @@ def _fold(tensors, numbers) -> torch.dtype:
 
 def supported() -> tuple[torch.dtype, ...]:
     """All torch dtypes that a tpu tensor can hold."""
-    return tuple(_TO_NUMPY)
+    return tuple(_to_numpy())
