@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from torchtpu import fallback
-from torchtpu import lowerings as families
+from torchtpu import lowerings as _families  # noqa: F401  (fills the registry)
+from torchtpu.composites import composites
 from torchtpu.engines import decomposed, eager, forms
 from torchtpu.errors import FallbackError
 from torchtpu.lowerings import registry
@@ -488,16 +489,6 @@ def register() -> None:
         _implement(overload, function)
     for lowering in registry.lowerings().values():
         _register_lowering(lowering)
-    for overload, function in families.linalg_composite.COMPOSITES.items():
-        _implement(overload, function)
-    attention = families.attention
-    for key in ("PrivateUse1", "AutogradPrivateUse1"):
-        _implement(
-            aten.scaled_dot_product_attention.default, attention.scaled_dot_product_attention, key
-        )
-    _implement(
-        aten._scaled_dot_product_fused_attention_overrideable_backward.default,
-        attention.fused_attention_backward_with_graph,
-        "AutogradPrivateUse1",
-    )
+    for (overload, key), function in composites().items():
+        _implement(overload, function, key)
     registry.freeze()

@@ -21,9 +21,7 @@ def new_tensor(array, tensor_layout: Layout) -> torch.Tensor:
     tensor = _create_empty_tensor(tensor_layout.size, tensor_layout.dtype)
     tensor.untyped_storage().tpu_buffer = Buffer(array, tensor_layout)
     if tensor_layout.needs_stride:
-        tensor = _as_strided.redispatch(
-            _META, tensor, tensor_layout.size, tensor_layout.stride, 0
-        )
+        tensor = _as_strided.redispatch(_META, tensor, tensor_layout.size, tensor_layout.stride, 0)
     return tensor
 
 

@@ -208,11 +208,7 @@ class Kernel:
             self._collect_cpu_scalar(tensor, leaves)
             return
         lay = buffer.layout
-        if (
-            tensor.shape == lay.size
-            and tensor.stride() == lay.stride
-            and tensor.dtype is lay.dtype
-        ):
+        if tensor.shape == lay.size and tensor.stride() == lay.stride and tensor.dtype is lay.dtype:
             leaves.key.append(lay)
         else:
             leaves.key.append(

@@ -59,7 +59,10 @@ def lstsq(self, b, rcond=None, *, driver=None):
     driver = driver or "gelsy"
     vector = _is_vector(self, b)
     right = b.unsqueeze(-1) if vector else b
-    rank, singular_values = self.new_empty(0, dtype=torch.int64), self.new_empty(0, dtype=self.dtype.to_real())
+    rank, singular_values = (
+        self.new_empty(0, dtype=torch.int64),
+        self.new_empty(0, dtype=self.dtype.to_real()),
+    )
     if driver == "gels":
         solution = _full_rank_lstsq(self, right)
     else:
@@ -91,7 +94,7 @@ def _truncated_lstsq(A, right, rcond):
 
 
 COMPOSITES = {
-    _aten._linalg_det.default: det,
-    _aten._linalg_slogdet.default: slogdet,
-    _aten.linalg_lstsq.default: lstsq,
+    (_aten._linalg_det.default, "PrivateUse1"): det,
+    (_aten._linalg_slogdet.default, "PrivateUse1"): slogdet,
+    (_aten.linalg_lstsq.default, "PrivateUse1"): lstsq,
 }
