@@ -263,7 +263,7 @@ def probe() -> Probe:
 
         folder = jax.config.jax_compilation_cache_dir
         found.facts["persistent compile cache"] = (
-            folder or "off (JAX_COMPILATION_CACHE_DIR=DIR makes later processes start faster)"
+            folder or "off (JAX_COMPILATION_CACHE_DIR=DIR switches it on)"
         )
     except Exception as error:
         found.error = f"the device does not compute: {_one_line(error)}"
