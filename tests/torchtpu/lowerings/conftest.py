@@ -33,9 +33,7 @@ def _compare(actual, expected, tolerance):
     assert actual.shape == expected.shape
     assert actual.stride() == expected.stride() or expected.numel() <= 1
     options = tolerance or TOLERANCES.get(expected.dtype, {})
-    torch.testing.assert_close(
-        actual.detach().cpu(), expected.detach(), equal_nan=True, **options
-    )
+    torch.testing.assert_close(actual.detach().cpu(), expected.detach(), equal_nan=True, **options)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ OPTIMIZERS = {
     "asgd": (optim.ASGD, {}),
 }
 FUSED = ["sgd", "sgd_nesterov", "adam", "adam_amsgrad", "adamw", "adagrad"]
-STEPS = 8
+STEPS = 6
 
 
 def train(device, optimizer_class, options):
@@ -76,8 +76,8 @@ def lists(device, dtype=torch.float32):
     return fill(0.5), fill(1.5), fill(0.2)
 
 
-BINARY = ["add", "sub", "mul", "div", "clamp_max", "clamp_min", "maximum", "minimum"]
-UNARY = ["abs", "sqrt", "exp", "neg", "reciprocal", "sign", "lgamma", "rsqrt", "round", "sigmoid"]
+BINARY = ["add", "sub", "mul", "div", "clamp_max", "maximum"]
+UNARY = ["abs", "sqrt", "neg", "reciprocal", "sign", "lgamma"]
 CASES = {
     **{f"{n}.List": lambda a, b, c, f: f(a, b) for n in BINARY},
     **{f"{n}.Scalar": lambda a, b, c, f: f(a, 0.7) for n in BINARY},

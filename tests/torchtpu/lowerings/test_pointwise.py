@@ -41,7 +41,6 @@ def test_integers(same_as_cpu, name):
     a = torch.tensor([7, -7, 7, -7, 0, 12, 2**40])
     b = torch.tensor([3, 3, -3, -3, 5, 18, 3])
     same_as_cpu(function_of(name), a, b)
-    same_as_cpu(function_of(name), a.to(torch.int32), b.to(torch.int32))
 
 
 @pytest.mark.parametrize("name", ["add", "mul", "eq", "maximum", *LOGIC, *BITWISE])
@@ -51,7 +50,7 @@ def test_bools(same_as_cpu, name):
     )
 
 
-DTYPES = [torch.bool, torch.int64, torch.bfloat16, torch.float32, torch.float64]
+DTYPES = [torch.bool, torch.int64, torch.bfloat16, torch.float32]
 
 
 @pytest.mark.parametrize("left", DTYPES)

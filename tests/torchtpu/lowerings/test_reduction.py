@@ -28,8 +28,7 @@ REDUCTIONS = {
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
-@pytest.mark.parametrize("dim", [1, (0, -1)])
-@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize(("dim", "keepdim"), [(1, False), ((0, -1), True)])
 def test_reduction_over_dims(same_as_cpu, name, dim, keepdim):
     same_as_cpu(lambda x: REDUCTIONS[name](x, dim, keepdim=keepdim), matrix(requires_grad=True))
 
@@ -47,8 +46,8 @@ def test_reduction_over_everything(same_as_cpu, name):
         same_as_cpu(lambda x: getattr(torch, name)(x), torch.tensor(2.0))
 
 
-@pytest.mark.parametrize("name", "sum prod max min argmax any all count_nonzero amax".split())
-@pytest.mark.parametrize("dtype", [torch.int32, torch.uint8, torch.bool])
+@pytest.mark.parametrize("name", "sum prod max argmax any count_nonzero".split())
+@pytest.mark.parametrize("dtype", [torch.int32, torch.bool])
 def test_integers(same_as_cpu, name, dtype):
     x = torch.tensor([[0, 1, 2], [3, 1, 200]]).to(dtype)
     if name == "argmax" and dtype == torch.bool:
@@ -108,7 +107,7 @@ def test_correction(same_as_cpu, correction):
     same_as_cpu(lambda x: torch.var(x, -1, correction=correction), matrix(requires_grad=True))
 
 
-@pytest.mark.parametrize("order", [0, 1, 2, 3, 0.5, INF, -INF])
+@pytest.mark.parametrize("order", [0, 1, 2, 3, INF, -INF])
 def test_norm_orders(same_as_cpu, order):
     x = matrix(requires_grad=order != 0)
     same_as_cpu(lambda x: torch.linalg.vector_norm(x, order, dim=(0, 2)), x)

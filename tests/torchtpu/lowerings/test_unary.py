@@ -35,18 +35,14 @@ def test_integers_become_float(same_as_cpu, name):
     same_as_cpu(function_of(name), torch.tensor([0, 1, 2, 5]))
 
 
-# The CPU has these in bfloat16 not at all, or rounds inside them.
-NOT_IN_BFLOAT16 = "special.erfcx special.log_ndtr special.ndtri special.i0e logit".split()
-
-
-@pytest.mark.parametrize("name", sorted({*FLOAT_FUNCTIONS, "frac", "round"} - {*NOT_IN_BFLOAT16}))
+@pytest.mark.parametrize("name", "exp log sin tanh rsqrt sigmoid erfinv lgamma sinc frac".split())
 def test_bfloat16_rounds_once(same_as_cpu, name):
     values = torch.linspace(-0.9, 3.1, 23).bfloat16()
     same_as_cpu(function_of(name), values, tolerance={"rtol": 8e-3, "atol": 1e-6})
 
 
 @pytest.mark.parametrize("name", PREDICATES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
 def test_predicate(same_as_cpu, name, dtype):
     values = EDGES if dtype.is_floating_point else [0, 1, -2]
     same_as_cpu(function_of(name), torch.tensor(values).to(dtype))
@@ -66,7 +62,7 @@ def test_complex_function_and_gradient(same_as_cpu, name):
     same_as_cpu(function_of(name), values.requires_grad_())
 
 
-@pytest.mark.parametrize("name", ["sqrt", "exp", "abs", "logical_not", "sigmoid"])
+@pytest.mark.parametrize("name", ["sqrt", "abs", "logical_not"])
 @pytest.mark.parametrize("shape", [(), (0, 3)])
 def test_scalar_and_empty_tensors(same_as_cpu, name, shape):
     same_as_cpu(function_of(name), torch.full(shape, 0.25, requires_grad=True))
