@@ -77,6 +77,8 @@ class Runner:
                 raise TypeError(f"{type(workload).__name__} is of no known kind of workload")
         finally:
             self._count(fallbacks, compiles)
+        for meter in plan.meters:
+            meter.end(record)
         parity.judge(record.parity)
         return record
 

@@ -27,6 +27,9 @@ class Meter(ABC):
     def stop(self) -> None:  # noqa: B027 (a hook)
         """Right after the last timed step, before anything else is built."""
 
+    def end(self, record: Record) -> None:  # noqa: B027 (a hook)
+        """When all is done, parity included: add what only the whole run can tell."""
+
     @abstractmethod
     def report(self, record: Record) -> None:
         """Add samples, metrics and warnings to the record."""

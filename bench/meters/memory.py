@@ -52,3 +52,12 @@ class MemoryMeter(Meter):
         )
         reading = self._device
         record.add_metric("peak_memory_bytes", reading.value, "bytes", method=reading.method)
+
+    def end(self, record: Record) -> None:
+        value, method = host_peak_memory_bytes()
+        record.add_metric(
+            "host_peak_memory_run_bytes",
+            value,
+            "bytes",
+            method=f"{method}, the whole run with its parity pass",
+        )

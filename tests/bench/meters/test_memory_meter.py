@@ -32,3 +32,6 @@ def test_a_device_without_a_sensor_gives_a_reason_and_no_number():
     assert record.metric("peak_memory_bytes").value is None
     assert record.metric("peak_memory_bytes").method == "no sensor"
     assert record.metric("host_peak_memory_bytes").value > 0
+    meter.end(record)
+    whole = record.metric("host_peak_memory_run_bytes").value
+    assert whole >= record.metric("host_peak_memory_bytes").value
