@@ -187,7 +187,7 @@ def help_text(overrides: list[str]) -> str:
     lines = ["Groups (choose with group=name):"]
     for name, valid in choices.items():
         default = defaults[name]
-        default = list(default) if not isinstance(default, str | None) else default
+        default = ", ".join(default) if not isinstance(default, str | None) else default
         note = "required" if default is None else f"default: {default}"
         shown = ", ".join(valid) if len(valid) <= 8 else f"{', '.join(valid[:8])}, ..."
         lines.append(f"  {name:<9} {shown}  ({note})")
