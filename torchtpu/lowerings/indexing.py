@@ -228,7 +228,7 @@ def _ordinals(mask):
     return jnp.cumsum(mask.reshape(-1), dtype=index_dtype(mask.size)) - 1
 
 
-@register_lowering("aten::nonzero_static")
+@register_lowering("aten::nonzero_static", meta="jax")
 def nonzero_static(self, *, size, fill_value=-1):
     if self.ndim == 0:
         return jnp.zeros((size, 0), jnp.int64)

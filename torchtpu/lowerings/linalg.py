@@ -252,7 +252,8 @@ def ormqr(self, input2, input3, left=True, transpose=False):
 
 def _geqrf_meta(self):
     n = min(self.shape[-2:])
-    return self.new_empty(self.shape), self.new_empty((*self.shape[:-2], n))
+    by_column = self.new_empty(self.mT.shape).mT  # as LAPACK stores it
+    return by_column, self.new_empty((*self.shape[:-2], n))
 
 
 @register_lowering("aten::geqrf", meta=_geqrf_meta)
