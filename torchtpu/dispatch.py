@@ -15,6 +15,7 @@ from torchtpu import fallback
 from torchtpu import lowerings as _families  # noqa: F401  (fills the registry)
 from torchtpu.composites import composites
 from torchtpu.engines import decomposed, eager, forms
+from torchtpu.engines.fast import fast_kernel
 from torchtpu.errors import FallbackError
 from torchtpu.lowerings import registry
 from torchtpu.runtime import client
@@ -24,6 +25,7 @@ from torchtpu.tensor import (
     adopt_layout,
     buffer_of,
     check_in_bounds,
+    check_placement,
     empty,
     empty_strided,
     from_cpu,
@@ -49,7 +51,7 @@ def _dtype(dtype) -> torch.dtype:
 
 
 def _empty(size, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
-    _check_placement(layout, device)
+    check_placement(layout, device)
     tensor_dtype = _dtype(dtype)
     if memory_format in (None, torch.contiguous_format, torch.preserve_format):
         return empty(size, tensor_dtype)
@@ -58,40 +60,37 @@ def _empty(size, *, dtype=None, layout=None, device=None, pin_memory=None, memor
 
 
 def _empty_strided(size, stride, *, dtype=None, layout=None, device=None, pin_memory=None):
-    _check_placement(layout, device)
+    check_placement(layout, device)
     return empty_strided(size, stride, _dtype(dtype))
-
-
-def _check_placement(tensor_layout, device) -> None:
-    if tensor_layout not in (None, torch.strided):
-        raise NotImplementedError(
-            f"tpu tensors are dense (torch.strided); {tensor_layout} is not supported. "
-            "Keep sparse tensors on the CPU."
-        )
-    if device is not None and device.index not in (None, 0):
-        raise RuntimeError(
-            f"{device} does not exist: a process drives one TPU chip, tpu:0. "
-            "Start one process for each chip."
-        )
 
 
 # -- views ---------------------------------------------------------------------------------------
 
-_VIEWS = ("view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex", "alias")
+_VIEWS = (
+    aten.view.default,
+    aten._reshape_alias.default,
+    aten.unfold.default,
+    aten.view_as_real.default,
+    aten.view_as_complex.default,
+)
+_COMPOSITE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
 
 
-def _view_kernel(overload):
+def _view_kernel(overload, keys=_META):
     redispatch = overload.redispatch
 
-    def kernel(*args, **kwargs):
-        return redispatch(_META, *args, **kwargs)
+    def kernel(self, *args, **kwargs):
+        buffer_of(self).viewed = True
+        return redispatch(keys, self, *args, **kwargs)
 
     return kernel
 
 
 def _as_strided(self, size, stride, storage_offset=None):
     offset = self.storage_offset() if storage_offset is None else storage_offset
-    check_in_bounds(buffer_of(self), size, stride, offset, self.dtype)
+    buffer = buffer_of(self)
+    check_in_bounds(buffer, size, stride, offset, self.dtype)
+    buffer.viewed = True
     return aten.as_strided.default.redispatch(_META, self, size, stride, offset)
 
 
@@ -109,6 +108,7 @@ def _set_storage_offset(self, source, storage_offset, size, stride=()):
         )
     stride = tuple(stride) if len(stride) == len(size) else contiguous_stride(size)
     check_in_bounds(source.tpu_buffer, size, stride, storage_offset, self.dtype)
+    source.tpu_buffer.viewed = True
     return aten.set_.source_Storage_storage_offset.redispatch(
         _META, self, source, storage_offset, size, stride
     )
@@ -158,6 +158,7 @@ def resize_storage(storage, nbytes: int, only_grow: bool = False) -> None:
     """Resize a tpu storage to `nbytes`; the contents that fit stay."""
     buffer = storage.tpu_buffer
     old = buffer.layout
+    buffer.viewed = True
     if nbytes == old.nbytes or (only_grow and nbytes < old.nbytes):
         return
     dtype = old.dtype if nbytes % old.dtype.itemsize == 0 else torch.uint8
@@ -171,6 +172,7 @@ def resize_storage(storage, nbytes: int, only_grow: bool = False) -> None:
     source = aten.set_.source_Storage_storage_offset.redispatch(
         _META, empty((0,), dtype), source.untyped_storage(), 0, (kept,), (1,)
     )
+    buffer_of(source).viewed = True
     grown = empty((elements,), dtype)
     grown[:kept].copy_(source)
     buffer.array, buffer.layout = buffer_of(grown).array, new_layout
@@ -219,6 +221,8 @@ def to_cpu(tensor) -> Tensor:
 
 
 def _copy(self, src, non_blocking=False):
+    if self is src:
+        return self
     if not is_tpu_tensor(self):
         return self.copy_(to_cpu(src))
     if self.is_conj():
@@ -285,7 +289,7 @@ def _to_copy(self, **kwargs):
                 return strided.copy_(result)
             return result
         return result.contiguous(memory_format=memory_format)
-    _check_placement(kwargs.get("layout"), device)
+    check_placement(kwargs.get("layout"), device)
     if not is_tpu_tensor(self):
         return _from_host(self, kwargs.get("dtype"), kwargs.get("memory_format"))
     self = _resolve(self)
@@ -427,7 +431,7 @@ def _register_lowering(lowering) -> None:
         kernels[overload] = kernel
         if overload in _WRITTEN_OUT:
             continue
-        function = eager.fast_kernel(kernel)
+        function = fast_kernel(kernel)
         base = overload._schema.name.removeprefix("aten::")
         if base in _INDEXING:
             function = _with_integer_indices(function, base)
@@ -482,9 +486,9 @@ def _run_on_cpu(overload, args, kwargs):
 def register() -> None:
     """Fill the dispatch table of the PrivateUse1 key. Called once, at first use of the device."""
     _fallback_library.fallback(_fallback, "PrivateUse1")
-    for name in _VIEWS:
-        overload = getattr(aten, name).default
+    for overload in _VIEWS:
         _implement(overload, _view_kernel(overload))
+    _implement(aten.view.dtype, _view_kernel(aten.view.dtype, _COMPOSITE))
     for overload, function in _WRITTEN_OUT.items():
         _implement(overload, function)
     for lowering in registry.lowerings().values():

@@ -34,6 +34,7 @@ def empty_strided(size, stride, dtype: torch.dtype) -> torch.Tensor:
     # Gaps or overlap: a flat storage of the span, seen through the strides.
     span = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
     flat = new_tensor(None, layout((span,), (1,), dtype))
+    flat.untyped_storage().tpu_buffer.viewed = True
     return _as_strided.redispatch(_META, flat, size, stride, 0)
 
 
@@ -85,6 +86,7 @@ def from_cpu(tensor: torch.Tensor) -> torch.Tensor:
 
 def set_geometry(tensor: torch.Tensor, size, stride, offset: int) -> None:
     """Give a tensor another size, stride and offset over its storage, in place."""
+    buffer_of(tensor).viewed = True
     _set_storage.redispatch(_META, tensor, tensor.untyped_storage(), offset, size, stride)
 
 
@@ -101,4 +103,18 @@ def check_in_bounds(buffer: Buffer, size, stride, offset: int, dtype: torch.dtyp
             f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and "
             f"itemsize {dtype.itemsize} requiring a storage size of {needed} are out of bounds for "
             f"storage of size {buffer.layout.nbytes}"
+        )
+
+
+def check_placement(tensor_layout, device) -> None:
+    """Raise for a layout (torch.layout) or device that tpu tensors cannot have."""
+    if tensor_layout not in (None, torch.strided):
+        raise NotImplementedError(
+            f"tpu tensors are dense (torch.strided); {tensor_layout} is not supported. "
+            "Keep sparse tensors on the CPU."
+        )
+    if device is not None and device.index not in (None, 0):
+        raise RuntimeError(
+            f"{device} does not exist: a process drives one TPU chip, tpu:0. "
+            "Start one process for each chip."
         )

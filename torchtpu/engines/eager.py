@@ -13,10 +13,8 @@ import threading
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from torchtpu import dtypes, random
-from torchtpu.config import config
 from torchtpu.engines import debug
 from torchtpu.engines.forms import KernelForm
 from torchtpu.engines.infer import infer
@@ -26,15 +24,15 @@ from torchtpu.runtime import client
 from torchtpu.runtime.buffer import Buffer, Layout, contiguous_stride, is_dense, layout
 from torchtpu.runtime.executable_cache import cache
 from torchtpu.tensor import (
-    _create_empty_tensor,
     buffer_of,
+    check_placement,
     input_spec,
     is_tpu_tensor,
     new_tensor,
 )
 
 _entries = cache.entries
-_tracing_threads: set[int] = set()
+tracing_threads: set[int] = set()
 
 
 class Entry:
@@ -45,10 +43,11 @@ class Entry:
     writes: (leaf, Layout) of each storage that gets a new array. The Program's outputs are those of
     `results` that are present, then those of `writes`. resizes: (leaf, size) of out= tensors that
     do not have the right shape. call, used: the executable and the leaves it takes, once compiled.
-    is_simple: compiled, takes every leaf, and has one new result and nothing else.
+    raw_call: (execute, handlers) of an executable that takes every leaf and has one new result and
+    nothing else, for ``fast.py``; else None.
     """
 
-    __slots__ = ("call", "is_simple", "program", "resizes", "results", "used", "writes")
+    __slots__ = ("call", "program", "raw_call", "resizes", "results", "used", "writes")
 
     def __init__(self, program: Program, results, writes, resizes):
         self.program = program
@@ -57,23 +56,24 @@ class Entry:
         self.resizes: list[tuple[int, tuple[int, ...]]] = resizes
         self.call = None
         self.used: tuple[int, ...] = ()
-        self.is_simple = False
+        self.raw_call = None
 
     def set_executable(self, executable: Executable) -> None:
         """Keep the compiled Program's function."""
         self.call = executable.call
         self.used = executable.used
-        self.is_simple = (
+        if (
             len(self.used) == len(self.program.inputs)
             and len(self.results) == 1
             and isinstance(self.results[0], Layout)
             and not (self.writes or self.resizes or self.program.random)
-        )
+        ):
+            self.raw_call = executable.raw_call
 
 
 def is_tracing() -> bool:
     """Whether this thread is tracing a Program, so that storages hold JAX tracers."""
-    return bool(_tracing_threads) and threading.get_ident() in _tracing_threads
+    return bool(tracing_threads) and threading.get_ident() in tracing_threads
 
 
 class tracing:
@@ -81,12 +81,12 @@ class tracing:
 
     def __enter__(self):
         ident = threading.get_ident()
-        self._outer = ident in _tracing_threads
-        _tracing_threads.add(ident)
+        self._outer = ident in tracing_threads
+        tracing_threads.add(ident)
 
     def __exit__(self, *_exc):
         if not self._outer:
-            _tracing_threads.discard(threading.get_ident())
+            tracing_threads.discard(threading.get_ident())
 
 
 def _number_key(value):
@@ -136,7 +136,7 @@ def scalar_array(value, dtype: torch.dtype):
     return array
 
 
-_NUMBER_DTYPES = {
+NUMBER_DTYPES = {
     float: torch.float64,
     int: torch.int64,
     bool: torch.bool,
@@ -188,7 +188,7 @@ class Kernel:
         elif isinstance(value, (bool, int, float, complex)):
             if name in self.dynamic and not self._is_default(name, value):
                 key.append(type(value))
-                leaves.arrays.append(scalar_array(value, _NUMBER_DTYPES[type(value)]))
+                leaves.arrays.append(scalar_array(value, NUMBER_DTYPES[type(value)]))
                 leaves.tensors.append(None)
             else:
                 key.append(_number_key(value))
@@ -242,7 +242,7 @@ class Kernel:
 
     def _call_per_element(self, args, kwargs):
         """One call for each element of the lists; see Lowering.per_element."""
-        count = max((len(v) for v in (*args, *kwargs.values()) if isinstance(v, (list, tuple))))
+        count = max(len(v) for v in (*args, *kwargs.values()) if isinstance(v, (list, tuple)))
 
         def element(value, i):
             is_list = isinstance(value, (list, tuple)) and len(value) == count
@@ -365,7 +365,7 @@ class Kernel:
             ):
                 leaf = counter[0]
                 counter[0] += 1
-                inputs.append(Input(layout((), (), _NUMBER_DTYPES[type(value)])))
+                inputs.append(Input(layout((), (), NUMBER_DTYPES[type(value)])))
                 return Ref(leaf), None, value
             return value, None, value
 
@@ -399,6 +399,7 @@ class Kernel:
         )
         results, written = infer(form, bound, meta, call, program)
         if lowering.factory:
+            check_placement(bound.get("layout"), bound.get("device"))
             arguments["dtype"] = next(m for m in [*results, *written] if m is not None).dtype
         call.results = [
             (tuple(m.shape), m.dtype) if isinstance(m, Tensor) else None
@@ -454,53 +455,6 @@ def result_layout(meta: Tensor) -> Layout:
     if not is_dense(size, stride):
         stride = contiguous_stride(size)
     return layout(size, stride, meta.dtype)
-
-
-def fast_kernel(kernel: Kernel):
-    """A function that runs `kernel`, with a short way for the common call: positional arguments
-    that are whole tpu tensors or numbers, a known key, one new result.
-
-    The key is composed as `Kernel._collect` composes it.
-    """
-    if kernel.random or kernel.form.written or len(kernel.form.returns_written) != 1:
-        return kernel.__call__
-    precision = torch.get_float32_matmul_precision if kernel.precision else None
-
-    def run(*args, **kwargs):
-        if kwargs or _tracing_threads or config.eager_mode == "debug":
-            return kernel(*args, **kwargs)
-        key, arrays = [kernel], []
-        for value in args:
-            kind = type(value)
-            if kind is not Tensor and kind is not Parameter:
-                return kernel(*args)
-            buffer = getattr(value.untyped_storage(), "tpu_buffer", None)
-            if buffer is None:
-                return kernel(*args)
-            lay = buffer.layout
-            array = buffer.array
-            if (
-                value.shape != lay.size
-                or value.stride() != lay.stride
-                or value.dtype is not lay.dtype
-                or array is None
-            ):
-                return kernel(*args)
-            key.append(lay)
-            arrays.append(array)
-        if precision is not None:
-            key.append(precision())
-        entry = _entries.get(tuple(key))
-        if entry is None or not entry.is_simple:
-            return kernel(*args)
-        result_layout = entry.results[0]
-        if result_layout.needs_stride:
-            return new_tensor(entry.call(*arrays)[0], result_layout)
-        tensor = _create_empty_tensor(result_layout.size, result_layout.dtype)
-        tensor.untyped_storage().tpu_buffer = Buffer(entry.call(*arrays)[0], result_layout)
-        return tensor
-
-    return run
 
 
 def _flatten(values):

@@ -45,6 +45,10 @@ def _arguments(schema, meta: dict):
     """Positional and keyword arguments for a call on the meta device."""
     args, kwargs = [], {}
     for argument in schema.arguments:
+        if argument.name == "generator":
+            if argument.kwarg_only and not argument.has_default_value():
+                kwargs["generator"] = None
+            continue
         if argument.name not in meta:
             if not argument.kwarg_only and any(
                 later.name in meta and not later.kwarg_only

@@ -20,7 +20,7 @@ _NOT_USED = frozenset(
 def decomposition(overload: torch._ops.OpOverload):
     """PyTorch's decomposition of this overload (a function of tensors), or None."""
     import torch._decomp
-    import torch._refs  # noqa: F401  (fills the table)
+    import torch._refs
 
     if overload._schema.name in _NOT_USED or torch.Tag.nondeterministic_seeded in overload.tags:
         return None

@@ -58,9 +58,7 @@ def _plan(natural_size, natural_stride, size, stride, offset) -> _Plan | None:
 def _plan_for_cuts(cuts, storage_numel, dims, size, stride, offset) -> _Plan | None:
     if storage_numel % cuts[0] or any(a % b for a, b in zip(cuts, cuts[1:], strict=False)):
         return None
-    lengths = [storage_numel // cuts[0]] + [
-        a // b for a, b in zip(cuts, cuts[1:], strict=False)
-    ]
+    lengths = [storage_numel // cuts[0]] + [a // b for a, b in zip(cuts, cuts[1:], strict=False)]
     starts = [(offset // cut) % length for cut, length in zip(cuts, lengths, strict=True)]
     counts = [1] * len(cuts)
     steps = [1] * len(cuts)
@@ -146,8 +144,10 @@ def read_view(base, natural_stride, size, stride, offset, dtype):
     plan = _plan(natural_size, natural_stride, size, stride, offset)
     physical = to_physical(base, natural_stride)
     if plan is None:
-        return physical.reshape(-1).at[_flat_indices(size, stride, offset)].get(
-            mode="promise_in_bounds"
+        return (
+            physical.reshape(-1)
+            .at[_flat_indices(size, stride, offset)]
+            .get(mode="promise_in_bounds")
         )
     part = physical.reshape(plan.lengths)
     if plan.counts != plan.lengths:

@@ -85,14 +85,17 @@ def is_dense(size, stride) -> bool:
 class Buffer:
     """The contents of one storage.
 
-    array: the JAX array in the shape ``layout.size``, or None while uninitialised.
+    array: the JAX array in the shape ``layout.size``, or None while uninitialised. viewed: whether
+    some tensor may see this storage in another geometry than ``layout``; while it is False, every
+    tensor of the storage is read whole.
     """
 
-    __slots__ = ("array", "layout")
+    __slots__ = ("array", "layout", "viewed")
 
     def __init__(self, array, layout: Layout):
         self.array = array
         self.layout = layout
+        self.viewed = False
 
     def materialize(self):
         """The array; an uninitialised one becomes zeros."""

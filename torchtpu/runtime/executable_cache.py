@@ -12,6 +12,7 @@ class ExecutableCache:
 
     def __init__(self):
         self.entries: dict[Hashable, object] = {}
+        self._short_tables: list[dict] = []
         self.compiles = 0
         self.compile_time_s = 0.0
         self._lock = threading.Lock()
@@ -25,9 +26,17 @@ class ExecutableCache:
             self.compile_time_s += time.perf_counter() - start
         return executable
 
+    def new_short_table(self) -> dict:
+        """A further, smaller table that an engine keeps of what is in `entries`; cleared with it."""
+        table: dict = {}
+        self._short_tables.append(table)
+        return table
+
     def clear(self) -> None:
         """Forget every executable; counters go on."""
         self.entries.clear()
+        for table in self._short_tables:
+            table.clear()
 
 
 cache = ExecutableCache()
