@@ -30,6 +30,7 @@ from torchtpu.tensor import (
     empty_strided,
     from_cpu,
     is_tpu_tensor,
+    is_whole,
     new_tensor,
     set_geometry,
 )
@@ -73,6 +74,8 @@ _VIEWS = (
     aten.view_as_real.default,
     aten.view_as_complex.default,
 )
+# PyTorch's own kernels of these make the view without calling one of those above.
+_COMPOSITE_VIEWS = (aten.view.dtype, aten._conj.default, aten._neg_view.default)
 _COMPOSITE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
 
 
@@ -182,12 +185,9 @@ def resize_storage(storage, nbytes: int, only_grow: bool = False) -> None:
 
 
 def _whole(tensor):
-    """The Buffer of a tensor that is all of its storage, else None."""
+    """The Buffer of a tensor that is all of its storage as it is, else None."""
     buffer = buffer_of(tensor)
-    lay = buffer.layout
-    if tensor.shape == lay.size and tensor.stride() == lay.stride and tensor.dtype is lay.dtype:
-        return buffer
-    return None
+    return buffer if is_whole(tensor, buffer) else None
 
 
 def read(tensor):
@@ -198,18 +198,6 @@ def read(tensor):
     return buffer.materialize()
 
 
-def _resolve(tensor):
-    """The tensor with a lazy conjugation or negation carried out; itself if there is none.
-
-    Most operators get resolved tensors from PyTorch; those that copy get them as they are.
-    """
-    if tensor.is_conj():
-        tensor = kernels[aten._conj_physical.default](tensor.conj())
-    if tensor.is_neg():
-        tensor = kernels[aten.neg.default](tensor._neg_view())
-    return tensor
-
-
 def to_cpu(tensor) -> Tensor:
     """A contiguous CPU tensor with a copy of a tpu tensor's values."""
     if eager.is_tracing():
@@ -217,7 +205,7 @@ def to_cpu(tensor) -> Tensor:
             "a value was needed on the host while a Program was being traced (.item(), .cpu(), "
             "printing, or an if on a tensor). Compute it outside the traced function."
         )
-    return client.to_cpu_tensor(read(_resolve(tensor)), tensor.dtype)
+    return client.to_cpu_tensor(read(tensor), tensor.dtype)
 
 
 def _copy(self, src, non_blocking=False):
@@ -225,12 +213,6 @@ def _copy(self, src, non_blocking=False):
         return self
     if not is_tpu_tensor(self):
         return self.copy_(to_cpu(src))
-    if self.is_conj():
-        _copy(self.conj(), src.conj())
-        return self
-    if self.is_neg():
-        _copy(self._neg_view(), src._neg_view())
-        return self
     adopt_layout(self, buffer_of(self))
     if not is_tpu_tensor(src):
         if src.layout is not torch.strided:
@@ -245,7 +227,6 @@ def _copy(self, src, non_blocking=False):
                 f"{tuple(src.shape)}"
             )
         src = from_cpu(src)
-    src = _resolve(src)
     target, source = _whole(self), _whole(src)
     if target is not None and source is not None and target.layout is source.layout:
         # Arrays are immutable: sharing one is a copy.
@@ -260,7 +241,6 @@ def _copy_from(self, dst, non_blocking=False):
 
 
 def _clone(self, *, memory_format=None):
-    self = _resolve(self)
     buffer = _whole(self)
     if buffer is not None and buffer.array is not None:
         keeps = memory_format in (None, torch.preserve_format)
@@ -292,7 +272,6 @@ def _to_copy(self, **kwargs):
     check_placement(kwargs.get("layout"), device)
     if not is_tpu_tensor(self):
         return _from_host(self, kwargs.get("dtype"), kwargs.get("memory_format"))
-    self = _resolve(self)
     options = {k: v for k, v in kwargs.items() if k in ("dtype", "memory_format") and v is not None}
     if options.get("dtype", self.dtype) == self.dtype:
         return _clone(self, memory_format=options.get("memory_format"))
@@ -488,7 +467,8 @@ def register() -> None:
     _fallback_library.fallback(_fallback, "PrivateUse1")
     for overload in _VIEWS:
         _implement(overload, _view_kernel(overload))
-    _implement(aten.view.dtype, _view_kernel(aten.view.dtype, _COMPOSITE))
+    for overload in _COMPOSITE_VIEWS:
+        _implement(overload, _view_kernel(overload, _COMPOSITE))
     for overload, function in _WRITTEN_OUT.items():
         _implement(overload, function)
     for lowering in registry.lowerings().values():

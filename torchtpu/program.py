@@ -38,12 +38,40 @@ class Ref:
 
 @dataclass(frozen=True)
 class View:
-    """A view of a storage, in elements of `dtype` (torch dtype)."""
+    """A view of a storage, in elements of `dtype` (torch dtype).
+
+    conj, neg: PyTorch's lazy conjugation and negation of the values.
+    """
 
     size: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int
     dtype: torch.dtype
+    conj: bool = False
+    neg: bool = False
+
+    def read(self, base, natural_stride):
+        """The viewed values of a storage that holds `base`."""
+        value = read_view(
+            base, natural_stride, self.size, self.stride, self.offset, dtypes.to_jax(self.dtype)
+        )
+        return self._apply_bits(value)
+
+    def write(self, base, natural_stride, value):
+        """`base` with the viewed values replaced."""
+        return write_view(
+            base,
+            natural_stride,
+            self.size,
+            self.stride,
+            self.offset,
+            dtypes.to_jax(self.dtype),
+            self._apply_bits(value),
+        )
+
+    def _apply_bits(self, value):
+        value = jnp.conj(value) if self.conj else value
+        return -value if self.neg else value
 
 
 @dataclass(frozen=True)
@@ -115,16 +143,8 @@ class Program:
         for output in self.outputs:
             value = values[output.ref.index]
             if output.view is not None:
-                view = output.view
-                value = write_view(
-                    arrays[output.base],
-                    self.inputs[output.base].layout.stride,
-                    view.size,
-                    view.stride,
-                    view.offset,
-                    dtypes.to_jax(view.dtype),
-                    value,
-                )
+                base = output.base
+                value = output.view.write(arrays[base], self.inputs[base].layout.stride, value)
             outputs.append(value)
         if self.random:
             outputs.append(state)
@@ -135,16 +155,7 @@ class Program:
         values = []
         for spec, array in zip(self.inputs, arrays, strict=False):
             view = spec.view
-            if view is not None:
-                array = read_view(
-                    array,
-                    spec.layout.stride,
-                    view.size,
-                    view.stride,
-                    view.offset,
-                    dtypes.to_jax(view.dtype),
-                )
-            values.append(array)
+            values.append(array if view is None else view.read(array, spec.layout.stride))
         return values
 
     def input_shapes(self) -> list:

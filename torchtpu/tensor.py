@@ -56,11 +56,28 @@ def is_tpu_tensor(value) -> bool:
 
 def input_spec(tensor: torch.Tensor, buffer: Buffer) -> Input:
     """How a Program reads this tensor from its storage."""
+    if is_whole(tensor, buffer):
+        return Input(buffer.layout)
+    view = View(
+        tuple(tensor.shape),
+        tensor.stride(),
+        tensor.storage_offset(),
+        tensor.dtype,
+        tensor.is_conj(),
+        tensor.is_neg(),
+    )
+    return Input(buffer.layout, view)
+
+
+def is_whole(tensor: torch.Tensor, buffer: Buffer) -> bool:
+    """Whether the tensor is its storage's array as it is."""
     lay = buffer.layout
-    size, stride = tuple(tensor.shape), tensor.stride()
-    if size == lay.size and stride == lay.stride and tensor.dtype is lay.dtype:
-        return Input(lay)
-    return Input(lay, View(size, stride, tensor.storage_offset(), tensor.dtype))
+    return (
+        tensor.shape == lay.size
+        and tensor.stride() == lay.stride
+        and tensor.dtype is lay.dtype
+        and not (buffer.viewed and (tensor.is_conj() or tensor.is_neg()))
+    )
 
 
 def adopt_layout(tensor: torch.Tensor, buffer: Buffer) -> None:

@@ -264,9 +264,7 @@ def test_float32_precision_is_part_of_the_executable():
 
 def test_gradients_survive_a_mixed_graph():
     def gradients(device):
-        a, b, c = (
-            torch.arange(1.0, 5).view(2, 2).to(device).requires_grad_() for _ in range(3)
-        )
+        a, b, c = (torch.arange(1.0, 5).view(2, 2).to(device).requires_grad_() for _ in range(3))
         (torch.einsum("ij,jk->ik", a, b) + c).exp().mean().mul(1e-3).backward()
         return [t.grad.cpu() for t in (a, b, c)]
 

@@ -62,12 +62,16 @@ WRITES = {
     "unsqueeze_": lambda t, o, n: t.unsqueeze_(0),
     "data": lambda t, o, n: setattr(t, "data", o),
     "set_": lambda t, o, n: t.set_(o),
-    "resize_": lambda t, o, n: t.resize_(2, 3),
+    "resize_": lambda t, o, n: t.resize_(2, 3).fill_(n),  # what it adds is uninitialised
 }
 
 STEP = st.one_of(
-    st.tuples(st.just("view"), st.sampled_from(sorted(VIEWS)), st.integers(0, 2), st.integers(0, 1)),
-    st.tuples(st.just("write"), st.sampled_from(sorted(WRITES)), st.integers(0, 2), st.integers(0, 1)),
+    st.tuples(
+        st.just("view"), st.sampled_from(sorted(VIEWS)), st.integers(0, 2), st.integers(0, 1)
+    ),
+    st.tuples(
+        st.just("write"), st.sampled_from(sorted(WRITES)), st.integers(0, 2), st.integers(0, 1)
+    ),
 )
 PROGRAM = st.tuples(
     st.lists(st.sampled_from(SHAPES), min_size=1, max_size=2),

@@ -28,6 +28,7 @@ from torchtpu.tensor import (
     check_placement,
     input_spec,
     is_tpu_tensor,
+    is_whole,
     new_tensor,
 )
 
@@ -41,8 +42,8 @@ class Entry:
     program: the Program. results: the Layout of each new result, None for one that is absent, a
     number for one that is no tensor.
     writes: (leaf, Layout) of each storage that gets a new array. The Program's outputs are those of
-    `results` that are present, then those of `writes`. resizes: (leaf, size) of out= tensors that
-    do not have the right shape. call, used: the executable and the leaves it takes, once compiled.
+    `results` that are present, then those of `writes`. resizes: leaves of `writes` that are out=
+    tensors of another shape, and take the Layout's size first. call, used: the executable and the leaves it takes, once compiled.
     raw_call: (execute, handlers) of an executable that takes every leaf and has one new result and
     nothing else, for ``fast.py``; else None.
     """
@@ -53,7 +54,7 @@ class Entry:
         self.program = program
         self.results: list[Layout | None] = results
         self.writes: list[tuple[int, Layout]] = writes
-        self.resizes: list[tuple[int, tuple[int, ...]]] = resizes
+        self.resizes: set[int] = resizes
         self.call = None
         self.used: tuple[int, ...] = ()
         self.raw_call = None
@@ -207,13 +208,10 @@ class Kernel:
         except (AttributeError, NotImplementedError, RuntimeError):
             self._collect_cpu_scalar(tensor, leaves)
             return
-        lay = buffer.layout
-        if tensor.shape == lay.size and tensor.stride() == lay.stride and tensor.dtype is lay.dtype:
-            leaves.key.append(lay)
+        if is_whole(tensor, buffer):
+            leaves.key.append(buffer.layout)
         else:
-            leaves.key.append(
-                (lay, tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype)
-            )
+            leaves.key.append(input_spec(tensor, buffer))
         leaves.arrays.append(buffer.array if buffer.array is not None else buffer)
         leaves.tensors.append(tensor)
 
@@ -312,15 +310,18 @@ class Kernel:
         return outputs
 
     def _deliver(self, entry: Entry, outputs, leaves: _Leaves, args, kwargs):
-        for leaf, size in entry.resizes:
-            leaves.tensors[leaf].resize_(size)
         outputs = iter(outputs)
         results = [
             new_tensor(next(outputs), result) if isinstance(result, Layout) else result
             for result in entry.results
         ]
         for leaf, write_layout in entry.writes:
-            buffer = leaves.tensors[leaf].untyped_storage().tpu_buffer
+            tensor = leaves.tensors[leaf]
+            if leaf in entry.resizes:
+                tensor.resize_(write_layout.size)
+                tensor.copy_(new_tensor(next(outputs), write_layout))
+                continue
+            buffer = tensor.untyped_storage().tpu_buffer
             buffer.layout = write_layout
             buffer.array = next(outputs)
         return self.form.assemble(results, args, kwargs)
@@ -411,7 +412,7 @@ class Kernel:
     def _entry(self, program: Program, results, written, targets) -> Entry:
         """Decide where each result goes; completes the Program's outputs."""
         value = len(program.inputs)
-        result_layouts, writes, resizes = [], [], []
+        result_layouts, writes, resizes = [], [], set()
         for m in results:
             if not isinstance(m, Tensor):
                 result_layouts.append(m)
@@ -429,7 +430,7 @@ class Kernel:
                     "operation."
                 )
             if tuple(m.shape) != tuple(tensor.shape):
-                resizes.append((leaf, tuple(m.shape)))
+                resizes.add(leaf)
                 writes.append((leaf, layout(m.shape, contiguous_stride(m.shape), tensor.dtype)))
                 program.outputs.append(Output(Ref(value)))
             elif spec.view is None:

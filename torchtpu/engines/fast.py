@@ -12,6 +12,8 @@ from torchtpu.runtime.buffer import Buffer
 from torchtpu.runtime.executable_cache import cache
 from torchtpu.tensor import _create_empty_tensor, new_tensor
 
+_new_buffer = object.__new__
+
 # What reading a buffer or looking up a layout raises for a call that is not common.
 _NOT_COMMON = (AttributeError, KeyError, NotImplementedError, RuntimeError)
 
@@ -81,8 +83,10 @@ def _one_tensor(kernel: Kernel):
                 _learn(table, kernel, [buffer], [buffer.layout])
             return tensor
         (array,) = execute((buffer.array,)).consume_with_handlers(handlers)
+        buffer = _new_buffer(Buffer)  # half the cost of Buffer(array, result)
+        buffer.array, buffer.layout, buffer.viewed = array, result, False
         tensor = _create_empty_tensor(size, dtype)
-        tensor.untyped_storage().tpu_buffer = Buffer(array, result)
+        tensor.untyped_storage().tpu_buffer = buffer
         return tensor
 
     return run
@@ -105,8 +109,10 @@ def _two_tensors(kernel: Kernel):
         if buffer_a.viewed or buffer_b.viewed or array_a is None or array_b is None:
             return kernel(a, b)
         (array,) = execute((array_a, array_b)).consume_with_handlers(handlers)
+        buffer = _new_buffer(Buffer)  # half the cost of Buffer(array, result)
+        buffer.array, buffer.layout, buffer.viewed = array, result, False
         tensor = _create_empty_tensor(size, dtype)
-        tensor.untyped_storage().tpu_buffer = Buffer(array, result)
+        tensor.untyped_storage().tpu_buffer = buffer
         return tensor
 
     def _through_kernel(a, b):

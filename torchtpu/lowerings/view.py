@@ -10,6 +10,7 @@ Legend: M = number of elements of the storage; *physical* = row-major order of t
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -56,9 +57,9 @@ def _plan(natural_size, natural_stride, size, stride, offset) -> _Plan | None:
 
 
 def _plan_for_cuts(cuts, storage_numel, dims, size, stride, offset) -> _Plan | None:
-    if storage_numel % cuts[0] or any(a % b for a, b in zip(cuts, cuts[1:], strict=False)):
+    if storage_numel % cuts[0] or any(a % b for a, b in itertools.pairwise(cuts)):
         return None
-    lengths = [storage_numel // cuts[0]] + [a // b for a, b in zip(cuts, cuts[1:], strict=False)]
+    lengths = [storage_numel // cuts[0]] + [a // b for a, b in itertools.pairwise(cuts)]
     starts = [(offset // cut) % length for cut, length in zip(cuts, lengths, strict=True)]
     counts = [1] * len(cuts)
     steps = [1] * len(cuts)

@@ -71,10 +71,15 @@ def test_rate_as_a_tensor(no_fallback, optimizer_class):
 
 def lists(device, dtype=torch.float32):
     shapes = [(3,), (2, 2), ()]
-    fill = lambda start: [
-        (torch.linspace(start, start + 1, torch.Size(s).numel()).reshape(s)).to(dtype).to(device)
-        for s in shapes
-    ]
+
+    def fill(start):
+        return [
+            (torch.linspace(start, start + 1, torch.Size(s).numel()).reshape(s))
+            .to(dtype)
+            .to(device)
+            for s in shapes
+        ]
+
     return fill(0.5), fill(1.5), fill(0.2)
 
 
