@@ -18,6 +18,7 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 bench: install
+	rm -rf runs/smoke
 	$(BIN)/python -m bench workload=bert_large device=tpu scale=smoke run_dir=runs/smoke/tpu
 	$(BIN)/python -m bench workload=bert_large device=cpu scale=smoke run_dir=runs/smoke/cpu
 	$(BIN)/python -m bench.reports runs/smoke --out runs/smoke/report
