@@ -68,6 +68,9 @@ def _choice(variable: str, default: str, choices: tuple[str, ...]) -> str:
     return value
 
 
+_observers: dict[str, list] = {}
+
+
 class Config:
     """Settings of the process. Attributes may be assigned; assigned values are checked."""
 
@@ -104,6 +107,12 @@ class Config:
         if value not in choices:
             raise ConfigError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
         self.__dict__[name] = value
+        for function in _observers.get(name, ()):
+            function(value)
+
+    def on_change(self, name: str, function) -> None:
+        """Call ``function(new value)`` whenever the setting is assigned."""
+        _observers.setdefault(name, []).append(function)
 
     def __delattr__(self, name: str) -> None:
         """Forget an assigned value; the environment is read again at the next use."""

@@ -83,7 +83,7 @@ def _view_kernel(overload, keys=_META):
     redispatch = overload.redispatch
 
     def kernel(self, *args, **kwargs):
-        buffer_of(self).viewed = True
+        buffer_of(self).mark_viewed()
         return redispatch(keys, self, *args, **kwargs)
 
     return kernel
@@ -93,7 +93,7 @@ def _as_strided(self, size, stride, storage_offset=None):
     offset = self.storage_offset() if storage_offset is None else storage_offset
     buffer = buffer_of(self)
     check_in_bounds(buffer, size, stride, offset, self.dtype)
-    buffer.viewed = True
+    buffer.mark_viewed()
     return aten.as_strided.default.redispatch(_META, self, size, stride, offset)
 
 
@@ -111,7 +111,7 @@ def _set_storage_offset(self, source, storage_offset, size, stride=()):
         )
     stride = tuple(stride) if len(stride) == len(size) else contiguous_stride(size)
     check_in_bounds(source.tpu_buffer, size, stride, storage_offset, self.dtype)
-    source.tpu_buffer.viewed = True
+    source.tpu_buffer.mark_viewed()
     return aten.set_.source_Storage_storage_offset.redispatch(
         _META, self, source, storage_offset, size, stride
     )
@@ -161,24 +161,24 @@ def resize_storage(storage, nbytes: int, only_grow: bool = False) -> None:
     """Resize a tpu storage to `nbytes`; the contents that fit stay."""
     buffer = storage.tpu_buffer
     old = buffer.layout
-    buffer.viewed = True
+    buffer.mark_viewed()
     if nbytes == old.nbytes or (only_grow and nbytes < old.nbytes):
         return
     dtype = old.dtype if nbytes % old.dtype.itemsize == 0 else torch.uint8
     elements = nbytes // dtype.itemsize
     new_layout = layout((elements,), (1,), dtype)
     if buffer.array is None or elements == 0 or old.numel == 0:
-        buffer.array, buffer.layout = None, new_layout
+        buffer.put(None, new_layout)
         return
     source = new_tensor(buffer.array, old)
     kept = min(nbytes, old.nbytes) // dtype.itemsize
     source = aten.set_.source_Storage_storage_offset.redispatch(
         _META, empty((0,), dtype), source.untyped_storage(), 0, (kept,), (1,)
     )
-    buffer_of(source).viewed = True
+    buffer_of(source).mark_viewed()
     grown = empty((elements,), dtype)
     grown[:kept].copy_(source)
-    buffer.array, buffer.layout = buffer_of(grown).array, new_layout
+    buffer.put(buffer_of(grown).array, new_layout)
 
 
 # -- copies --------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def _copy(self, src, non_blocking=False):
     target, source = _whole(self), _whole(src)
     if target is not None and source is not None and target.layout is source.layout:
         # Arrays are immutable: sharing one is a copy.
-        target.array = source.array
+        target.put(source.array, source.layout)
         return self
     return kernels[aten.copy_.default](self, src)
 

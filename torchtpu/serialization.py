@@ -42,8 +42,7 @@ def copy_storage(target: torch.UntypedStorage, source, non_blocking=None) -> tor
         )
     if not hasattr(source, "tpu_buffer"):
         source = storage_to_tpu(source.cpu())
-    target.tpu_buffer.array = source.tpu_buffer.array
-    target.tpu_buffer.layout = source.tpu_buffer.layout
+    target.tpu_buffer.put(source.tpu_buffer.array, source.tpu_buffer.layout)
     return target
 
 

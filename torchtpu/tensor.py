@@ -34,7 +34,7 @@ def empty_strided(size, stride, dtype: torch.dtype) -> torch.Tensor:
     # Gaps or overlap: a flat storage of the span, seen through the strides.
     span = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
     flat = new_tensor(None, layout((span,), (1,), dtype))
-    flat.untyped_storage().tpu_buffer.viewed = True
+    buffer_of(flat).mark_viewed()
     return _as_strided.redispatch(_META, flat, size, stride, 0)
 
 
@@ -91,7 +91,7 @@ def adopt_layout(tensor: torch.Tensor, buffer: Buffer) -> None:
         and is_dense(size, stride)
         and 0 not in size
     ):
-        buffer.layout = layout(size, stride, tensor.dtype)
+        buffer.put(None, layout(size, stride, tensor.dtype))
 
 
 def from_cpu(tensor: torch.Tensor) -> torch.Tensor:
@@ -103,7 +103,7 @@ def from_cpu(tensor: torch.Tensor) -> torch.Tensor:
 
 def set_geometry(tensor: torch.Tensor, size, stride, offset: int) -> None:
     """Give a tensor another size, stride and offset over its storage, in place."""
-    buffer_of(tensor).viewed = True
+    buffer_of(tensor).mark_viewed()
     _set_storage.redispatch(_META, tensor, tensor.untyped_storage(), offset, size, stride)
 
 

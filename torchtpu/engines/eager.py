@@ -322,8 +322,7 @@ class Kernel:
                 tensor.copy_(new_tensor(next(outputs), write_layout))
                 continue
             buffer = tensor.untyped_storage().tpu_buffer
-            buffer.layout = write_layout
-            buffer.array = next(outputs)
+            buffer.put(next(outputs), write_layout)
         return self.form.assemble(results, args, kwargs)
 
     # -- analysing -------------------------------------------------------------------------------

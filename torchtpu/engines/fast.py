@@ -1,18 +1,20 @@
 """The short way for the commonest calls: one or two whole tensors in, one new tensor out, known key.
 
 Python spends about as long on a strict eager call as PJRT does, so every attribute counts here. What
-is not common goes to the Kernel, which handles everything.
+is not common goes to the Kernel, which handles everything. Storages that hold tracers are never
+common (`Buffer.whole`), and in debug eager nothing is: the tables are empty then.
 """
 
 from __future__ import annotations
 
-from torchtpu.config import config
-from torchtpu.engines.eager import NUMBER_DTYPES, Kernel, scalar_array, tracing_threads
-from torchtpu.runtime.buffer import Buffer
-from torchtpu.runtime.executable_cache import cache
-from torchtpu.tensor import _create_empty_tensor, new_tensor
+import torch
 
-_new_buffer = object.__new__
+from torchtpu.config import config
+from torchtpu.engines import debug
+from torchtpu.engines.eager import NUMBER_DTYPES, Kernel, scalar_array
+from torchtpu.runtime.buffer import Buffer, Layout
+from torchtpu.runtime.executable_cache import cache
+from torchtpu.tensor import new_tensor
 
 # What reading a buffer or looking up a layout raises for a call that is not common.
 _NOT_COMMON = (AttributeError, KeyError, NotImplementedError, RuntimeError)
@@ -50,43 +52,59 @@ def _learn(table: dict, kernel: Kernel, buffers: list[Buffer], key: list) -> Non
 
     key: what Kernel._collect adds to its key for each argument.
     """
-    if any(buffer.viewed for buffer in buffers):
+    if debug.enabled() or any(buffer.whole is None for buffer in buffers):
         return
     entry = cache.entries.get((kernel, *key))
-    if entry is not None and entry.raw_call is not None and not entry.results[0].needs_stride:
+    if entry is not None and entry.raw_call is not None:
         execute, handlers = entry.raw_call
         result = entry.results[0]
-        table[tuple(key) if len(key) > 1 else key[0]] = (
-            execute,
-            handlers,
-            result,
-            result.size,
-            result.dtype,
-        )
+        shells = _shells.setdefault(result, [])
+        table[tuple(key) if len(key) > 1 else key[0]] = (execute, handlers, shells, result)
+
+
+# Tensors made in advance, with their Buffers, for results of a layout. Making sixteen at once costs
+# half as much for each as making one in the middle of a call, whose code has left the CPU's caches.
+_shells: dict[Layout, list[tuple[torch.Tensor, Buffer]]] = {}
+_BATCH = 16
+
+
+def _make_shell(shells: list, result: Layout):
+    """A new tensor of this layout and its Buffer, into which an array must be put; fills `shells`."""
+    made = []
+    for _ in range(_BATCH):
+        tensor = new_tensor(None, result)
+        buffer = tensor.untyped_storage().tpu_buffer
+        buffer.whole = result
+        made.append((tensor, buffer))
+    if not torch.is_inference_mode_enabled():  # what is made there is of use only there
+        shells.extend(made[1:])
+    return made[0]
 
 
 def _one_tensor(kernel: Kernel):
     table = cache.new_short_table()
 
     def run(a, *rest, **kwargs):
-        if rest or kwargs or tracing_threads or config.eager_mode == "debug":
+        if rest or kwargs:
             return kernel(a, *rest, **kwargs)
         try:
             buffer = a.untyped_storage().tpu_buffer
-            execute, handlers, result, size, dtype = table[buffer.layout]
+            execute, handlers, shells, result = table[buffer.whole]
         except _NOT_COMMON:
-            buffer = None
-        if buffer is None or buffer.viewed or buffer.array is None:
-            tensor = kernel(a)
-            buffer = _buffer(a)
-            if buffer is not None:
-                _learn(table, kernel, [buffer], [buffer.layout])
-            return tensor
-        (array,) = execute((buffer.array,)).consume_with_handlers(handlers)
-        buffer = _new_buffer(Buffer)  # half the cost of Buffer(array, result)
-        buffer.array, buffer.layout, buffer.viewed = array, result, False
-        tensor = _create_empty_tensor(size, dtype)
-        tensor.untyped_storage().tpu_buffer = buffer
+            return _through_kernel(a)
+        array = buffer.array
+        try:
+            tensor, buffer = shells.pop()
+        except IndexError:
+            tensor, buffer = _make_shell(shells, result)
+        (buffer.array,) = execute((array,)).consume_with_handlers(handlers)
+        return tensor
+
+    def _through_kernel(a):
+        tensor = kernel(a)
+        buffer = _buffer(a)
+        if buffer is not None:
+            _learn(table, kernel, [buffer], [buffer.layout])
         return tensor
 
     return run
@@ -97,22 +115,19 @@ def _two_tensors(kernel: Kernel):
     b_is_dynamic = kernel.positional[1] in kernel.dynamic
 
     def run(a, b, *rest, **kwargs):
-        if rest or kwargs or tracing_threads or config.eager_mode == "debug":
+        if rest or kwargs:
             return kernel(a, b, *rest, **kwargs)
         try:
             buffer_a = a.untyped_storage().tpu_buffer
             buffer_b = b.untyped_storage().tpu_buffer
-            execute, handlers, result, size, dtype = table[buffer_a.layout, buffer_b.layout]
+            execute, handlers, shells, result = table[buffer_a.whole, buffer_b.whole]
         except _NOT_COMMON:
             return _through_kernel(a, b)
-        array_a, array_b = buffer_a.array, buffer_b.array
-        if buffer_a.viewed or buffer_b.viewed or array_a is None or array_b is None:
-            return kernel(a, b)
-        (array,) = execute((array_a, array_b)).consume_with_handlers(handlers)
-        buffer = _new_buffer(Buffer)  # half the cost of Buffer(array, result)
-        buffer.array, buffer.layout, buffer.viewed = array, result, False
-        tensor = _create_empty_tensor(size, dtype)
-        tensor.untyped_storage().tpu_buffer = buffer
+        try:
+            tensor, buffer = shells.pop()
+        except IndexError:
+            tensor, buffer = _make_shell(shells, result)
+        (buffer.array,) = execute((buffer_a.array, buffer_b.array)).consume_with_handlers(handlers)
         return tensor
 
     def _through_kernel(a, b):
@@ -128,14 +143,17 @@ def _two_tensors(kernel: Kernel):
     def _with_number(a, number, number_dtype):
         """`x * 2`: the number is a run-time argument, so that another one finds the same entry."""
         buffer = _buffer(a)
-        found = None if buffer is None else table.get((buffer.layout, type(number)))
-        if found is None or buffer.viewed or buffer.array is None:
+        found = None if buffer is None else table.get((buffer.whole, type(number)))
+        if found is None:
             tensor = kernel(a, number)
             if buffer is not None:
                 _learn(table, kernel, [buffer], [buffer.layout, type(number)])
             return tensor
-        execute, handlers, result, _, _ = found
+        execute, handlers, _, result = found
         arrays = (buffer.array, scalar_array(number, number_dtype))
         return new_tensor(execute(arrays).consume_with_handlers(handlers)[0], result)
 
     return run
+
+
+config.on_change("eager_mode", lambda _value: cache.clear_short_tables())

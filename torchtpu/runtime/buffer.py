@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import torch
+from jax.core import Tracer
 
 from torchtpu import dtypes
 from torchtpu.runtime import client
@@ -85,20 +86,33 @@ def is_dense(size, stride) -> bool:
 class Buffer:
     """The contents of one storage.
 
-    array: the JAX array in the shape ``layout.size``, or None while uninitialised. viewed: whether
-    some tensor may see this storage in another geometry than ``layout``; while it is False, every
-    tensor of the storage is read whole.
+    array: the JAX array (or, while a Program is traced, the tracer) in the shape ``layout.size``, or
+    None while uninitialised. viewed: whether some tensor may see this storage in another geometry
+    than ``layout``. whole: the layout if `array` is a concrete array and nothing is viewed, so that
+    every tensor of the storage is that array as it is; else None.
     """
 
-    __slots__ = ("array", "layout", "viewed")
+    __slots__ = ("array", "layout", "viewed", "whole")
 
     def __init__(self, array, layout: Layout):
+        self.viewed = False
+        self.put(array, layout)
+
+    def put(self, array, layout: Layout) -> None:
+        """Replace the contents."""
         self.array = array
         self.layout = layout
-        self.viewed = False
+        is_concrete = array is not None and not isinstance(array, Tracer)
+        self.whole = layout if is_concrete and not self.viewed else None
+
+    def mark_viewed(self) -> None:
+        """Note that a tensor of another geometry may exist from now on."""
+        self.viewed = True
+        self.whole = None
 
     def materialize(self):
         """The array; an uninitialised one becomes zeros."""
         if self.array is None:
-            self.array = client.from_numpy(np.zeros(self.layout.size, self.layout.jax_dtype))
+            zeros = np.zeros(self.layout.size, self.layout.jax_dtype)
+            self.put(client.from_numpy(zeros), self.layout)
         return self.array

@@ -35,6 +35,10 @@ class ExecutableCache:
     def clear(self) -> None:
         """Forget every executable; counters go on."""
         self.entries.clear()
+        self.clear_short_tables()
+
+    def clear_short_tables(self) -> None:
+        """Forget what engines keep beside `entries`; they fill it again."""
         for table in self._short_tables:
             table.clear()
 
