@@ -357,7 +357,8 @@ def _with_integer_indices(kernel, base: str):
     masked_fill = aten.masked_fill_ if base.endswith("_") else aten.masked_fill
 
     def run(self, indices, *args, **kwargs):
-        if args and _is_whole_mask(indices, self) and args[0].numel() == 1:
+        accumulate = len(args) > 1 and args[1]
+        if args and not accumulate and _is_whole_mask(indices, self) and args[0].numel() == 1:
             # `x[mask] = number`: no shape depends on the mask.
             return masked_fill(self, indices[0].to("tpu"), args[0].reshape(()))
         if any(
@@ -373,7 +374,9 @@ def _with_integer_indices(kernel, base: str):
 
 
 def _is_whole_mask(indices, self) -> bool:
-    return len(indices) == 1 and indices[0].dtype is torch.bool and indices[0].shape == self.shape
+    if len(indices) != 1 or indices[0] is None:
+        return False
+    return indices[0].dtype is torch.bool and indices[0].shape == self.shape
 
 
 def _is_cpu_scalar(value) -> bool:

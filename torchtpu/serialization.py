@@ -8,15 +8,14 @@ import torch
 def storage_to_cpu(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     """A CPU storage with a copy of a tpu storage's bytes."""
     from torchtpu import dispatch
-    from torchtpu.runtime.buffer import contiguous_stride
     from torchtpu.tensor import empty
 
     if storage.nbytes() == 0:
         return torch.UntypedStorage(0)
-    # The whole storage as one flat tensor of its own dtype.
+    # The whole storage as one flat tensor of its own dtype. Of a clone, which shares the array: a
+    # storage that has been viewed is slower to use from then on.
     lay = storage.tpu_buffer.layout
-    flat = empty((0,), lay.dtype)
-    flat.set_(storage, 0, (lay.numel,), contiguous_stride((lay.numel,)))
+    flat = empty((0,), lay.dtype).set_(clone_storage(storage), 0, (lay.numel,), (1,))
     return dispatch.to_cpu(flat).untyped_storage()
 
 
@@ -42,6 +41,8 @@ def copy_storage(target: torch.UntypedStorage, source, non_blocking=None) -> tor
         )
     if not hasattr(source, "tpu_buffer"):
         source = storage_to_tpu(source.cpu())
+    if target.tpu_buffer.layout is not source.tpu_buffer.layout:
+        target.tpu_buffer.mark_viewed()  # by the target's own tensors
     target.tpu_buffer.put(source.tpu_buffer.array, source.tpu_buffer.layout)
     return target
 

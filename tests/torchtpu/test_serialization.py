@@ -192,6 +192,21 @@ def test_storages_copy_to_and_from_the_host():
     assert back.tolist() == source.tolist()
 
 
+def test_a_storage_copied_from_the_host_is_not_taken_for_the_bytes_it_came_as():
+    raw = torch.zeros(16, dtype=torch.uint8, device="tpu")
+    assert (raw + raw).shape == (16,)  # so that adding such storages is a known call
+    x = torch.ones(2, 2, device="tpu")
+    x.untyped_storage().copy_(torch.full((2, 2), 2.0).untyped_storage())
+    for _ in range(2):
+        assert (x + x).tolist() == [[4.0, 4.0], [4.0, 4.0]]
+
+
+def test_saving_leaves_a_tensor_as_quick_to_use_as_before():
+    x = torch.ones(2, 3, device="tpu")
+    _saved(x)
+    assert x.untyped_storage().tpu_buffer.whole is not None
+
+
 # -- to the host -------------------------------------------------------------------------------------
 
 

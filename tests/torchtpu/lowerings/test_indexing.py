@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from torchtpu.config import config
+
 
 def tensor(*shape, dtype=torch.float32, grad=True):
     x = (torch.arange(float(torch.Size(shape).numel())) * 7 % 11 - 5).reshape(shape).to(dtype)
@@ -79,6 +81,14 @@ def test_index_put_accumulates_repeated_indices(same_as_cpu, dtype):
     x, values = tensor(4, 3, dtype=dtype), tensor(5, 3, dtype=dtype)
     index = torch.tensor([1, 1, 0, 1, -4])
     same_as_cpu(lambda x, i, v: x.index_put((i,), v, accumulate=True), x, index, values)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_index_put_of_one_number_through_a_mask(same_as_cpu, monkeypatch, accumulate):
+    monkeypatch.setattr(config, "fallback", "allow")  # nonzero, where it is accumulated
+    mask = torch.tensor([True, False, True])
+    five = torch.tensor(5.0)
+    same_as_cpu(lambda x, m, v: x.index_put((m,), v, accumulate=accumulate), tensor(3), mask, five)
 
 
 def test_last_of_repeated_writes_wins_on_the_cpu_platform(same_as_cpu):
