@@ -84,5 +84,5 @@ def test_loss_curve_follows_the_cpu(name, no_fallback):
         tpu_model.state_dict().items(), cpu_model.state_dict().values(), strict=True
     ):
         torch.testing.assert_close(
-            ours.cpu(), theirs, rtol=5e-2, atol=5e-3, msg=lambda m: f"{key}: {m}"
+            ours.cpu(), theirs, rtol=5e-2, atol=5e-3, msg=lambda m, key=key: f"{key}: {m}"
         )
