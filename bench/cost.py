@@ -1,7 +1,8 @@
 """Money: pure functions from a record and a price to metrics in USD. No file, no clock.
 
-A run on a `tpu` device whose PJRT platform is not a TPU says nothing about a TPU's cost, so it has
-no price here: every function raises CostError with the reason instead of returning a number.
+A run on the `tpu` device that took place on a CPU says nothing about a TPU's cost, so it has no
+price here: every function raises CostError with the reason instead of returning a number. One that
+took place on a GPU is priced as that GPU.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from bench.record import LIST_PRICE, Metric, Record, combine_labels, split_label
 
 SECONDS_PER_HOUR = 3600.0
 STALE_AFTER_DAYS = 90
-# Comparing the losses is our own check, not a part of the user's job.
-UNPAID_PHASES = frozenset({"parity"})
 
 
 class CostError(ValueError):
@@ -150,19 +149,6 @@ def cost_per_unit(record: Record, price: Price | None, unit: str, count: float =
         label=step.label,
         method=f"{step.method}; {work:g} {unit} per step",
         ci95=None if step.ci95 is None else (step.ci95[0] * factor, step.ci95[1] * factor),
-    )
-
-
-def cost_of_run(record: Record, price: Price | None) -> Metric:
-    """USD for the whole run: every recorded phase but parity, compiling included."""
-    _step_time(record, price)
-    paid_s = sum(s for name, s in record.phases.items() if name not in UNPAID_PHASES)
-    return Metric(
-        "cost_usd",
-        paid_s * record.chip_count * price.usd_per_chip_hour / SECONDS_PER_HOUR,
-        "USD",
-        label=combine_labels("measured", price.label),
-        method=f"all phases but parity x {record.chip_count} chip(s) x {price.summary()}",
     )
 
 

@@ -200,10 +200,6 @@ class Record:
     error: RunError | None = None
     schema_version: int = SCHEMA_VERSION
 
-    def __post_init__(self) -> None:
-        if self.config and not self.config_fingerprint:
-            self.config_fingerprint = config_fingerprint(self.config)
-
     # Reading
 
     @property
@@ -398,9 +394,7 @@ def from_dict(tree: Any) -> Record:
     return record
 
 
-def config_fingerprint(
-    config: Mapping[str, Any], ignore: Iterable[str] = ("hydra", "output_dir", "resume")
-) -> str:
+def config_fingerprint(config: Mapping[str, Any], ignore: Iterable[str] = ()) -> str:
     """SHA-256 of the configuration's canonical JSON; keys of `ignore` do not change a result."""
     kept = {key: value for key, value in config.items() if key not in set(ignore)}
     text = json.dumps(_jsonable(kept, "", []), sort_keys=True, separators=(",", ":"))

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 RESAMPLES = 2000
-SPREAD_WARNING = 0.10  # of the mean
 MIN_SAMPLES_FOR_INTERVAL = 5
 _CHUNK_ELEMENTS = 4_000_000  # keeps a bootstrap of many samples below about 100 MB
 

@@ -111,12 +111,14 @@ class Config:
             function(value)
 
     def on_change(self, name: str, function) -> None:
-        """Call ``function(new value)`` whenever the setting is assigned."""
+        """Call ``function(new value)`` whenever the setting is assigned or forgotten."""
         _observers.setdefault(name, []).append(function)
 
     def __delattr__(self, name: str) -> None:
-        """Forget an assigned value; the environment is read again at the next use."""
+        """Forget an assigned value; the environment is read again."""
         self.__dict__.pop(name, None)
+        for function in _observers.get(name, ()):
+            function(getattr(self, name))
 
 
 config = Config()

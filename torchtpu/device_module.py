@@ -46,6 +46,11 @@ class TpuModule:
     def is_initialized(self) -> bool:
         return client.is_started()
 
+    @property
+    def _initialized(self) -> bool:
+        """What torch.utils.checkpoint and fork_rng ask before they save the random state."""
+        return client.is_started()
+
     def init(self) -> None:
         """Start the PJRT client now rather than at first use."""
         bind_operators()
@@ -62,7 +67,8 @@ class TpuModule:
         return 0
 
     def set_device(self, device) -> None:
-        """Accepts device 0, "tpu" and "tpu:0". Raises RuntimeError for any other."""
+        """Accepts device 0, "tpu" and "tpu:0". Raises RuntimeError for another index, ValueError for
+        another kind of device."""
         index = _device_index(device)
         if index != 0:
             raise RuntimeError(
@@ -123,7 +129,7 @@ class TpuModule:
     def memory_stats(self, device=None) -> dict[str, int]:
         """Bytes: "bytes_in_use", "peak_bytes_in_use", ... from the PJRT allocator; where it reports
         none (CPU plugin), "bytes_in_use" is the sum over live arrays and "peak_bytes_in_use" the
-        largest value that a call of memory_allocated() or synchronize() has seen."""
+        largest sum that a call of this or of the functions below has seen."""
         self._check(device)
         stats = topology.memory_stats()
         if "bytes_in_use" not in stats:

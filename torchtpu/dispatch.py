@@ -16,12 +16,13 @@ from torchtpu import lowerings as _families  # noqa: F401  (fills the registry)
 from torchtpu.composites import composites
 from torchtpu.engines import decomposed, eager, forms
 from torchtpu.engines.fast import fast_kernel
+from torchtpu.engines.infer import meta_like
 from torchtpu.errors import FallbackError
 from torchtpu.lowerings import registry
 from torchtpu.runtime import client
 from torchtpu.runtime.buffer import contiguous_stride, is_dense, layout
 from torchtpu.tensor import (
-    _META,
+    META_KEYS,
     adopt_layout,
     buffer_of,
     check_in_bounds,
@@ -79,7 +80,7 @@ _COMPOSITE_VIEWS = (aten.view.dtype, aten._conj.default, aten._neg_view.default)
 _COMPOSITE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
 
 
-def _view_kernel(overload, keys=_META):
+def _view_kernel(overload, keys=META_KEYS):
     redispatch = overload.redispatch
 
     def kernel(self, *args, **kwargs):
@@ -94,7 +95,7 @@ def _as_strided(self, size, stride, storage_offset=None):
     buffer = buffer_of(self)
     check_in_bounds(buffer, size, stride, offset, self.dtype)
     buffer.mark_viewed()
-    return aten.as_strided.default.redispatch(_META, self, size, stride, offset)
+    return aten.as_strided.default.redispatch(META_KEYS, self, size, stride, offset)
 
 
 def _as_strided_(self, size, stride, storage_offset=None):
@@ -113,7 +114,7 @@ def _set_storage_offset(self, source, storage_offset, size, stride=()):
     check_in_bounds(source.tpu_buffer, size, stride, storage_offset, self.dtype)
     source.tpu_buffer.mark_viewed()
     return aten.set_.source_Storage_storage_offset.redispatch(
-        _META, self, source, storage_offset, size, stride
+        META_KEYS, self, source, storage_offset, size, stride
     )
 
 
@@ -161,9 +162,9 @@ def resize_storage(storage, nbytes: int, only_grow: bool = False) -> None:
     """Resize a tpu storage to `nbytes`; the contents that fit stay."""
     buffer = storage.tpu_buffer
     old = buffer.layout
-    buffer.mark_viewed()
     if nbytes == old.nbytes or (only_grow and nbytes < old.nbytes):
         return
+    buffer.mark_viewed()
     dtype = old.dtype if nbytes % old.dtype.itemsize == 0 else torch.uint8
     elements = nbytes // dtype.itemsize
     new_layout = layout((elements,), (1,), dtype)
@@ -173,7 +174,7 @@ def resize_storage(storage, nbytes: int, only_grow: bool = False) -> None:
     source = new_tensor(buffer.array, old)
     kept = min(nbytes, old.nbytes) // dtype.itemsize
     source = aten.set_.source_Storage_storage_offset.redispatch(
-        _META, empty((0,), dtype), source.untyped_storage(), 0, (kept,), (1,)
+        META_KEYS, empty((0,), dtype), source.untyped_storage(), 0, (kept,), (1,)
     )
     buffer_of(source).mark_viewed()
     grown = empty((elements,), dtype)
@@ -287,10 +288,7 @@ def _from_host(source, dtype, memory_format) -> Tensor:
         )
     dtype = source.dtype if dtype is None else dtype
     memory_format = torch.preserve_format if memory_format is None else memory_format
-    probe = torch.empty_strided(
-        tuple(source.shape), source.stride(), dtype=source.dtype, device="meta"
-    )
-    stride = torch.empty_like(probe, memory_format=memory_format).stride()
+    stride = torch.empty_like(meta_like(source), memory_format=memory_format).stride()
     host = source.cpu().to(dtype)
     result_layout = eager.result_layout(
         torch.empty_strided(tuple(source.shape), stride, dtype=dtype, device="meta")
@@ -457,8 +455,9 @@ def _fallback(overload, *args, **kwargs):
             # The decomposition needs a value on the host, or an operator that only the CPU has.
             if eager.is_tracing():
                 raise
-            _late[overload] = None
-    return _run_on_cpu(overload, args, kwargs)
+    result = _run_on_cpu(overload, args, kwargs)
+    _late[overload] = None  # not before the CPU could: a setting may have forbidden it
+    return result
 
 
 def _run_on_cpu(overload, args, kwargs):

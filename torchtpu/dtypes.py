@@ -63,14 +63,9 @@ def to_torch(dtype: np.dtype) -> torch.dtype:
     return _to_torch()[np.dtype(dtype)]
 
 
-def is_supported(dtype: torch.dtype) -> bool:
-    """Whether a tpu tensor can hold this dtype."""
-    return dtype in _to_numpy()
-
-
 def opmath(dtype) -> np.dtype:
     """The JAX dtype in which PyTorch accumulates values of `dtype` (a JAX or torch dtype):
-    float32 for the 16-bit and 8-bit floats, complex64 for none, else the dtype itself."""
+    float32 for the 16-bit and 8-bit floats, else the dtype itself."""
     numpy_dtype = to_jax(dtype) if isinstance(dtype, torch.dtype) else np.dtype(dtype)
     torch_dtype = to_torch(numpy_dtype)
     if torch_dtype.is_floating_point and numpy_dtype.itemsize <= 2:

@@ -6,7 +6,6 @@ ever compiled. A value is numbered: the inputs come first, then the results of e
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import jax
@@ -126,8 +125,6 @@ class Program:
     outputs: list[Output]
     random: bool = False
     matmul_precision: str = "highest"
-    fingerprint: Hashable = None
-    donated_inputs: tuple[int, ...] = ()
     _compiled: object = field(default=None, repr=False)
 
     def trace(self, *arrays):
@@ -138,7 +135,7 @@ class Program:
             key = None
             if call.lowering.random:
                 key, state = _next_key(state)
-            values.extend(_apply(call, values, key))
+            values.extend(apply_call(call, values, key))
         outputs = []
         for output in self.outputs:
             value = values[output.ref.index]
@@ -178,14 +175,11 @@ class Program:
     def _compile(self) -> Executable:
         shapes = self.input_shapes()
         with tracing_context(self.matmul_precision), jax.default_device(client.device()):
-            jitted = jax.jit(self.trace, donate_argnums=self.donated_inputs)
-            traced = jitted.trace(*shapes)
+            traced = jax.jit(self.trace).trace(*shapes)
             used = _used_inputs(traced.jaxpr.jaxpr)
-            if len(used) < len(shapes) and not self.donated_inputs:
+            if len(used) < len(shapes):
                 # Values nobody reads (the old contents in `x.normal_()`) need not exist.
                 traced = jax.jit(self._trace_used(used, shapes)).trace(*[shapes[i] for i in used])
-            else:
-                used = tuple(range(len(shapes)))
             compiled = traced.lower().compile()
         return Executable(compiled, used)
 
@@ -297,7 +291,7 @@ def _cast_promoted(value, dtype: np.dtype):
     return value.astype(dtype)
 
 
-def _apply(call: Call, values: list, key) -> list:
+def apply_call(call: Call, values: list, key) -> list:
     """The results of one call, each of the promised shape and dtype."""
     lowering = call.lowering
     arguments = {name: _resolve(a, values) for name, a in call.arguments.items()}

@@ -6,14 +6,10 @@ a key of its own from it, so results depend only on the seed and on how many ran
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import torch
 
 from torchtpu.runtime import client
-
-_lock = threading.Lock()
 
 
 class GeneratorState:
@@ -41,9 +37,8 @@ class GeneratorState:
         self._array = value
 
     def manual_seed(self, seed: int) -> None:
-        with _lock:
-            self._seed = int(seed) & (2**64 - 1)
-            self._array = None
+        self._seed = int(seed) & (2**64 - 1)
+        self._array = None
 
     def get_state(self) -> torch.Tensor:
         """The state as a uint8[16] CPU tensor."""
@@ -57,9 +52,8 @@ class GeneratorState:
                 f"returns; got {state.dtype} with {state.numel()} elements"
             )
         words = state.cpu().contiguous().view(torch.uint8).numpy().copy().view(np.uint32)
-        with _lock:
-            self._seed = (int(words[0]) << 32) | int(words[1])
-            self._array = client.from_numpy(words)
+        self._seed = (int(words[0]) << 32) | int(words[1])
+        self._array = client.from_numpy(words)
 
 
 default_generator = GeneratorState(seed=torch.initial_seed())

@@ -33,7 +33,7 @@ def clone_storage(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     return new_tensor(buffer.array, buffer.layout).untyped_storage()
 
 
-def copy_storage(target: torch.UntypedStorage, source, non_blocking=None) -> torch.UntypedStorage:
+def copy_storage(target: torch.UntypedStorage, source) -> torch.UntypedStorage:
     """Copy the bytes of a storage of any device into a tpu storage of the same size."""
     if source.nbytes() != target.nbytes():
         raise RuntimeError(

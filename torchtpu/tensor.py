@@ -11,7 +11,7 @@ from torchtpu.runtime import client
 from torchtpu.runtime.buffer import Buffer, Layout, contiguous_stride, is_dense, layout
 
 _create_empty_tensor = torch._C._acc.create_empty_tensor
-_META = torch._C.DispatchKeySet(torch._C.DispatchKey.Meta)
+META_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.Meta)
 _as_strided = torch.ops.aten.as_strided.default
 _set_storage = torch.ops.aten.set_.source_Storage_storage_offset
 
@@ -21,7 +21,9 @@ def new_tensor(array, tensor_layout: Layout) -> torch.Tensor:
     tensor = _create_empty_tensor(tensor_layout.size, tensor_layout.dtype)
     tensor.untyped_storage().tpu_buffer = Buffer(array, tensor_layout)
     if tensor_layout.needs_stride:
-        tensor = _as_strided.redispatch(_META, tensor, tensor_layout.size, tensor_layout.stride, 0)
+        tensor = _as_strided.redispatch(
+            META_KEYS, tensor, tensor_layout.size, tensor_layout.stride, 0
+        )
     return tensor
 
 
@@ -35,7 +37,7 @@ def empty_strided(size, stride, dtype: torch.dtype) -> torch.Tensor:
     span = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
     flat = new_tensor(None, layout((span,), (1,), dtype))
     buffer_of(flat).mark_viewed()
-    return _as_strided.redispatch(_META, flat, size, stride, 0)
+    return _as_strided.redispatch(META_KEYS, flat, size, stride, 0)
 
 
 def empty(size, dtype: torch.dtype) -> torch.Tensor:
@@ -104,7 +106,7 @@ def from_cpu(tensor: torch.Tensor) -> torch.Tensor:
 def set_geometry(tensor: torch.Tensor, size, stride, offset: int) -> None:
     """Give a tensor another size, stride and offset over its storage, in place."""
     buffer_of(tensor).mark_viewed()
-    _set_storage.redispatch(_META, tensor, tensor.untyped_storage(), offset, size, stride)
+    _set_storage.redispatch(META_KEYS, tensor, tensor.untyped_storage(), offset, size, stride)
 
 
 def check_in_bounds(buffer: Buffer, size, stride, offset: int, dtype: torch.dtype) -> None:

@@ -97,13 +97,14 @@ def _patch_storage() -> None:
     route("clone", serialization.clone_storage)
     route("tolist", lambda self: serialization.storage_to_cpu(self).tolist())
     route("__getitem__", lambda self, index: serialization.storage_to_cpu(self)[index])
-    route("copy_", serialization.copy_storage)
     route("_write_file", serialization.write_storage_to_file)
     route("_set_from_file", serialization.read_storage_from_file)
     original_copy = storage_class.copy_
 
     def copy_(self, source, non_blocking=None):
-        if not hasattr(self, "tpu_buffer") and hasattr(source, "tpu_buffer"):
+        if hasattr(self, "tpu_buffer"):
+            return serialization.copy_storage(self, source)
+        if hasattr(source, "tpu_buffer"):
             source = serialization.storage_to_cpu(source)
         return original_copy(self, source, non_blocking)
 

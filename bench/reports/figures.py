@@ -330,10 +330,10 @@ def _drawing(
         text, image = io.StringIO(), io.BytesIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
         figure.savefig(image, format="png", dpi=160)
-    return Drawing(key, title, note, alt, _page_svg(text.getvalue(), key), image.getvalue())
+    return Drawing(key, title, note, alt, _page_svg(text.getvalue()), image.getvalue())
 
 
-def _page_svg(svg: str, key: str) -> str:
+def _page_svg(svg: str) -> str:
     """An SVG fit for a page: no prologue, no metadata, no fixed size, the page's colours."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"\s*(<metadata>.*?</metadata>|<!--.*?-->)", "", svg, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""Numbers for people: the only place where units are scaled."""
+"""Numbers for people: the only place of the reports where units are scaled."""
 
 from __future__ import annotations
 

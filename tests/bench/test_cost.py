@@ -11,7 +11,6 @@ import yaml
 from bench.cost import (
     CostError,
     Price,
-    cost_of_run,
     cost_per_step,
     cost_per_unit,
     first_day,
@@ -51,10 +50,6 @@ def test_cost_per_unit_of_work() -> None:
         cost_per_unit(run_on(), V5E, "images")
 
 
-def test_the_whole_run_pays_for_compiling_but_not_for_our_parity_check() -> None:
-    assert cost_of_run(run_on(), V5E).value == pytest.approx(150 * 4 * 1.2 / 3600)
-
-
 def test_a_quote_is_assumed_and_fits_any_chip() -> None:
     cost = cost_per_step(run_on(), Price(2.0, label="assumed"))
     assert cost.label == "assumed + measured"
@@ -65,9 +60,8 @@ def test_a_tpu_run_without_a_tpu_is_never_priced(platform: str) -> None:
     record = run_on(platform=platform)
     for price in (V5E, Price(1.0, label="assumed")):
         assert "say nothing about a TPU" in why_no_cost(record, price)
-        for formula in (cost_per_step, cost_of_run):
-            with pytest.raises(CostError, match="say nothing about a TPU"):
-                formula(record, price)
+        with pytest.raises(CostError, match="say nothing about a TPU"):
+            cost_per_step(record, price)
         with pytest.raises(CostError):
             cost_per_unit(record, price, "tokens")
 

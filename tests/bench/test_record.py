@@ -255,8 +255,8 @@ def test_what_is_no_json_is_named(tmp_path: Path) -> None:
 
 
 def test_the_fingerprint_ignores_order_and_places() -> None:
-    first = config_fingerprint({"a": 1, "b": {"c": 2, "d": 3}, "output_dir": "x"})
-    assert first == config_fingerprint({"b": {"d": 3, "c": 2}, "a": 1, "output_dir": "y"})
+    first = config_fingerprint({"a": 1, "b": {"c": 2, "d": 3}, "place": "x"}, ["place"])
+    assert first == config_fingerprint({"b": {"d": 3, "c": 2}, "a": 1, "place": "y"}, ["place"])
     assert first != config_fingerprint({"a": 2, "b": {"c": 2, "d": 3}})
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch import nn
 
 
@@ -279,3 +280,20 @@ def test_metrics_count_compiles_once_a_shape():
     (x * 5).cpu()
     assert torch.tpu.metrics.compiles() == before
     assert "compiles" in torch.tpu.metrics.report()
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_checkpointing_draws_the_same_dropout_again(use_reentrant):
+    x = torch.ones(1, 64, device="tpu", requires_grad=True)
+    y = torch.utils.checkpoint.checkpoint(
+        lambda a: torch.nn.functional.dropout(a.tanh(), 0.5), x, use_reentrant=use_reentrant
+    )
+    y.sum().backward()
+    assert torch.equal(y != 0, x.grad != 0)
+
+
+def test_fork_rng_restores_the_state():
+    torch.manual_seed(3)
+    with torch.random.fork_rng(device_type="tpu"):
+        first = torch.rand(4, device="tpu")
+    assert torch.equal(first, torch.rand(4, device="tpu"))

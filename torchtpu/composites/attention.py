@@ -84,17 +84,7 @@ def fused_attention_backward_with_graph(
     value,
     attn_bias,
     grad_input_mask,
-    out,
-    logsumexp,
-    cum_seq_q,
-    cum_seq_k,
-    max_q,
-    max_k,
-    dropout_p,
-    is_causal,
-    philox_seed,
-    philox_offset,
-    *,
+    *saved,
     scale=None,
 ):
     """Kernel of ``aten::_scaled_dot_product_fused_attention_overrideable_backward`` for the key
@@ -102,28 +92,16 @@ def fused_attention_backward_with_graph(
 
     The fused backward has no derivative of its own. Where one is asked for (``create_graph=True``),
     the gradients are computed through PyTorch's composition, which has.
+
+    saved: out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, philox_seed,
+    philox_offset.
     """
+    dropout_p, is_causal = saved[6:8]
     differentiable = [t for t in (grad_out, query, key, value, attn_bias) if t is not None]
     if not (torch.is_grad_enabled() and any(t.requires_grad for t in differentiable)):
         with torch._C._AutoDispatchBelowAutograd():
             return aten._scaled_dot_product_fused_attention_overrideable_backward(
-                grad_out,
-                query,
-                key,
-                value,
-                attn_bias,
-                grad_input_mask,
-                out,
-                logsumexp,
-                cum_seq_q,
-                cum_seq_k,
-                max_q,
-                max_k,
-                dropout_p,
-                is_causal,
-                philox_seed,
-                philox_offset,
-                scale=scale,
+                grad_out, query, key, value, attn_bias, grad_input_mask, *saved, scale=scale
             )
     if dropout_p > 0:
         raise NotImplementedError(

@@ -28,6 +28,7 @@ _INDEX_CHECKS = {
     "index": ("indices", "self"),
     "index_put": ("indices", "self"),
     "nll_loss_forward": ("target", "self"),
+    "nll_loss2d_forward": ("target", "self"),
 }
 
 
@@ -57,10 +58,11 @@ def check_arguments(name: str, arguments: dict) -> None:
         return
     if base == "take":
         size = tensor.numel()
-    elif base == "nll_loss_forward":
+    elif base in ("nll_loss_forward", "nll_loss2d_forward"):
         ignored = arguments.get("ignore_index", -100)
         values = index.cpu()
-        _check_range(name, values[values != ignored], tensor.shape[-1], negative=False)
+        classes = tensor.shape[1 if tensor.dim() > 1 else 0]
+        _check_range(name, values[values != ignored], classes, negative=False)
         return
     elif base == "embedding":
         size = tensor.shape[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch.utils import _pytree as pytree
 
+from torchtpu import dtypes
 from torchtpu.engines import eager, forms
 from torchtpu.lowerings import registry
 from torchtpu.lowerings.decompositions import decomposition
@@ -47,8 +48,6 @@ def _traced(overload, function, read):
     def to_tensor(value):
         if not hasattr(value, "aval") and not hasattr(value, "sharding"):
             return value
-        from torchtpu import dtypes
-
         size = tuple(value.shape)
         torch_dtype = dtypes.to_torch(value.dtype)
         return new_tensor(value, layout(size, contiguous_stride(size), torch_dtype))

@@ -17,7 +17,7 @@ from torch import Tensor
 from torchtpu import dtypes, random
 from torchtpu.engines import debug
 from torchtpu.engines.forms import KernelForm
-from torchtpu.engines.infer import infer
+from torchtpu.engines.infer import infer, meta_like
 from torchtpu.errors import FallbackError
 from torchtpu.program import PLACEMENT_ARGUMENTS, Call, Executable, Input, Output, Program, Ref
 from torchtpu.runtime import client
@@ -43,7 +43,8 @@ class Entry:
     number for one that is no tensor.
     writes: (leaf, Layout) of each storage that gets a new array. The Program's outputs are those of
     `results` that are present, then those of `writes`. resizes: leaves of `writes` that are out=
-    tensors of another shape, and take the Layout's size first. call, used: the executable and the leaves it takes, once compiled.
+    tensors of another shape, and take the Layout's size first.
+    call, used: the executable and the leaves it takes, once compiled.
     raw_call: (execute, handlers) of an executable that takes every leaf and has one new result and
     nothing else, for ``fast.py``; else None.
     """
@@ -276,7 +277,7 @@ class Kernel:
         return self._deliver(entry, outputs, leaves, args, kwargs)
 
     def _prepare(self, key, args, kwargs) -> Entry:
-        entry = self._analyse(key, args, kwargs)
+        entry = self._analyse(args, kwargs)
         if not is_tracing():
             entry.program.executable()
         _entries[key] = entry
@@ -335,8 +336,8 @@ class Kernel:
                 bound[name] = self.defaults.get(name)
         return bound
 
-    def _analyse(self, key, args, kwargs) -> Entry:
-        """Build the Program for a call with this key."""
+    def _analyse(self, args, kwargs) -> Entry:
+        """Build the Program for such a call."""
         form, lowering = self.form, self.form.lowering
         inputs: list[Input] = []
         refs: dict[str, object] = {}
@@ -352,7 +353,7 @@ class Kernel:
                 if is_tpu_tensor(value):
                     spec = input_spec(value, buffer_of(value))
                     inputs.append(spec)
-                    return Ref(leaf), leaf, _to_meta(value)
+                    return Ref(leaf), leaf, meta_like(value)
                 inputs.append(Input(layout((), (), value.dtype)))
                 return Ref(leaf), leaf, value
             if isinstance(value, (list, tuple)):
@@ -395,7 +396,6 @@ class Kernel:
             outputs=[],
             random=self.random,
             matmul_precision=torch.get_float32_matmul_precision(),
-            fingerprint=key,
         )
         results, written = infer(form, bound, meta, call, program)
         if lowering.factory:
@@ -490,9 +490,3 @@ def _is_number(value) -> bool:
     if isinstance(value, Tensor):
         return value.dim() == 0 and value.device.type == "cpu"
     return isinstance(value, (bool, int, float, complex))
-
-
-def _to_meta(tensor: Tensor) -> Tensor:
-    return torch.empty_strided(
-        tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device="meta"
-    )

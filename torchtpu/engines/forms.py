@@ -48,11 +48,7 @@ class KernelForm:
     def _argument(self, name, args, kwargs):
         if name in kwargs:
             return kwargs[name]
-        return args[self.functional_position(name)]
-
-    def functional_position(self, name: str) -> int:
-        """Position of an argument in the overload's own schema."""
-        return [a.name for a in self.overload._schema.arguments].index(name)
+        return args[[a.name for a in self.overload._schema.arguments].index(name)]
 
 
 def _signature(schema) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torchtpu import dtypes
 from torchtpu.engines.forms import KernelForm
-from torchtpu.program import Call, Program, _apply, tracing_context
+from torchtpu.program import Call, Program, apply_call, tracing_context
 
 
 def infer(form: KernelForm, bound, meta, call: Call, program: Program):
@@ -105,14 +105,15 @@ def _split(form: KernelForm, results: list, bound):
     if not any(a.kwarg_only for a in form.overload._schema.arguments if a.name in form.written):
         # In place: what is written keeps the caller's shape and dtype.
         own = _flat([bound[name] for name in form.written if bound.get(name) is not None])
-        written = [_meta_like(t) for t in own]
+        written = [meta_like(t) for t in own]
     else:
         own = _flat([bound[name] for name in form.written])
         written = [m.to(t.dtype) for m, t in zip(written, own, strict=True)]
     return fresh, written
 
 
-def _meta_like(tensor: Tensor) -> Tensor:
+def meta_like(tensor: Tensor) -> Tensor:
+    """A meta tensor of the same size, strides and dtype."""
     return torch.empty_strided(
         tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device="meta"
     )
@@ -125,7 +126,7 @@ def _from_jax(call: Call, program: Program) -> list:
     def trace(*arrays):
         values = program.read_inputs(arrays)
         key = jax.random.key(0) if call.lowering.random else None
-        return _apply(free, values, key)
+        return apply_call(free, values, key)
 
     shapes = program.input_shapes()
     with tracing_context(program.matmul_precision):

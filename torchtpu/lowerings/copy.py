@@ -28,17 +28,4 @@ def to_copy(self, *, dtype=None):
 
 @register_lowering("aten::view_copy", "aten::_reshape_copy")
 def view_copy(self, size):
-    return self.reshape(_infer(self.shape, size))
-
-
-def _infer(shape, size):
-    """`size` with its -1 replaced."""
-    size = tuple(size)
-    if -1 not in size:
-        return size
-    known, total = 1, 1
-    for n in size:
-        known *= n if n != -1 else 1
-    for n in shape:
-        total *= n
-    return tuple(n if n != -1 else total // max(known, 1) for n in size)
+    return self.reshape(size)

@@ -207,7 +207,7 @@ def nll_loss2d_backward(grad_output, self, target, weight, reduction, ignore_ind
 # Margins -----------------------------------------------------------------------------------------
 
 
-def _margin_terms(self, target, p, margin, weight):
+def _margin_terms(self, target, margin, weight):
     """Violations (N, C), zero at the target, and what is needed for their gradient."""
     x = self.reshape(-1, self.shape[-1]) if self.ndim > 1 else self.reshape(1, -1)
     index = jnp.broadcast_to(target.reshape(-1, 1), (x.shape[0], 1)).astype(jnp.int32)
@@ -221,7 +221,7 @@ def _margin_terms(self, target, p, margin, weight):
 @register_lowering("aten::multi_margin_loss")
 @in_opmath
 def multi_margin_loss(self, target, p=1, margin=1, weight=None, reduction=MEAN):
-    violation, _, _, weights, x = _margin_terms(self, target, p, margin, weight)
+    violation, _, _, weights, x = _margin_terms(self, target, margin, weight)
     violation = violation if p == 1 else violation * violation
     loss = jnp.sum(weights * violation, 1) / x.shape[1]
     return _reduce(loss.reshape(target.shape) if reduction == NONE else loss, reduction)
@@ -230,7 +230,7 @@ def multi_margin_loss(self, target, p=1, margin=1, weight=None, reduction=MEAN):
 @register_lowering("aten::multi_margin_loss_backward")
 @in_opmath
 def multi_margin_loss_backward(grad_output, self, target, p, margin, weight=None, reduction=MEAN):
-    violation, active, is_target, weights, x = _margin_terms(self, target, p, margin, weight)
+    violation, active, is_target, weights, x = _margin_terms(self, target, margin, weight)
     slope = active.astype(x.dtype) if p == 1 else 2 * violation
     slope = weights * slope / x.shape[1]
     slope = jnp.where(is_target, -jnp.sum(slope, 1, keepdims=True), slope)

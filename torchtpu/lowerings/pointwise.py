@@ -135,7 +135,6 @@ def _minimum(a, b):
 
 # name: (function of two arrays of the common dtype, integers become float, overloads).
 # Both operands are dynamic: a Python number may stand in the place of a tensor, too.
-TENSOR = ("Tensor",)
 TENSOR_SCALAR = ("Tensor", "Scalar")
 BINARY_FUNCTIONS = {
     "mul": (jnp.multiply, False, TENSOR_SCALAR),

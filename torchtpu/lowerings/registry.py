@@ -1,7 +1,7 @@
 """THE lowering registry: how each ATen operator becomes JAX.
 
 A lowering is a pure function on JAX arrays, registered for the *functional* overload of an ATen
-operator. In-place and ``out=`` forms are derived from the schema elsewhere (``dispatch.py``).
+operator. In-place and ``out=`` forms are derived from the schema (``engines/forms.py``).
 
 What the function receives: its parameters carry the schema's argument names. Tensors arrive as JAX
 arrays in their logical shape, optional tensors as array or None, tensor lists as lists of arrays,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
 import threading
 import warnings
 
@@ -215,8 +214,3 @@ def block_until_ready(arrays) -> None:
             except RuntimeError:
                 if not array.is_deleted():
                     raise
-
-
-def jax_is_imported() -> bool:
-    """Whether anything in this process has imported JAX yet."""
-    return "jax" in sys.modules

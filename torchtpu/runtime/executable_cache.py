@@ -1,4 +1,4 @@
-"""The one cache of executables, keyed by a Program's fingerprint, and the counters of compiling."""
+"""The one cache of what calls lead to, and the counters of compiling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from collections.abc import Callable, Hashable
 
 
 class ExecutableCache:
-    """Fingerprint -> executable. A dictionary, read without a lock on the fast path (`entries`)."""
+    """Key of a call -> what an engine keeps for it, its executable included.
+
+    `entries` is a plain dictionary, read without a lock on the fast path.
+    """
 
     def __init__(self):
         self.entries: dict[Hashable, object] = {}
