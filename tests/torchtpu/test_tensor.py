@@ -297,6 +297,18 @@ def test_a_missing_operator_is_named_counted_and_can_be_forbidden():
         config.fallback = before
 
 
+def test_results_written_into_one_storage_are_all_there(monkeypatch):
+    from torchtpu.config import config
+
+    monkeypatch.setattr(config, "fallback", "allow")
+    x = torch.tensor([3.0, 1.0, 2.0], device="tpu")
+    apart, other, shared = (torch.zeros(2, device="tpu") for _ in range(3))
+    torch.aminmax(x, out=(apart[0], other[1]))
+    torch.aminmax(x, out=(shared[0], shared[1]))  # the same call, but for what shares a storage
+    assert (apart.tolist(), other.tolist()) == ([1, 0], [0, 3])
+    assert shared.tolist() == [1, 3]
+
+
 def test_debug_mode_checks_indices_and_names_the_line():
     from torchtpu.config import config
 
@@ -305,6 +317,8 @@ def test_debug_mode_checks_indices_and_names_the_line():
     try:
         with pytest.raises(IndexError, match=r"out of bounds(.|\n)*test_tensor.py"):
             x.index_select(0, index)
+        with pytest.raises(IndexError, match=r"out of bounds(.|\n)*test_tensor.py"):
+            torch.nn.functional.cross_entropy(torch.zeros(1, 3, 1, device="tpu"), index[None])
         config.debug_nans = "1"
         with pytest.raises(RuntimeError, match=r"NaN(.|\n)*test_tensor.py"):
             x / x

@@ -165,7 +165,12 @@ class Kernel:
         self.positional = [a.name for a in schema.arguments if not a.kwarg_only]
         self.defaults = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
         self.dynamic = lowering.dynamic
-        self._run_call = self._call_per_element if lowering.per_element else self._call
+        if lowering.per_element:
+            self._run_call = self._call_per_element
+        elif _writes_several(schema, form.written):
+            self._run_call = self._call_that_writes_several
+        else:
+            self._run_call = self._call
 
     # -- collecting ------------------------------------------------------------------------------
 
@@ -256,6 +261,15 @@ class Kernel:
             if isinstance(part, list):
                 results.extend(part)
         return results if self.form.returns_list else None
+
+    def _call_that_writes_several(self, args, kwargs):
+        """A Program returns each storage once: tensors that share one are written on the CPU. Looked
+        at in every call, because the key of a call does not tell which tensors share a storage."""
+        bound = self._bind(args, kwargs)
+        written = _flatten(bound[name] for name in self.form.written)
+        if len({tensor.untyped_storage()._cdata for tensor in written}) < len(written):
+            return self.unsupported(self.form.overload, args, kwargs)
+        return self._call(args, kwargs)
 
     def _call(self, args, kwargs):
         leaves = _Leaves()
@@ -419,7 +433,6 @@ class Kernel:
                 result_layouts.append(result_layout(m))
                 program.outputs.append(Output(Ref(value)))
             value += 1
-        viewed_storages = set()
         for (leaf, tensor), m in zip(targets, written, strict=True):
             spec = program.inputs[leaf]
             if not self.form.lowering.idempotent and _overlaps_itself(tensor):
@@ -436,13 +449,6 @@ class Kernel:
                 writes.append((leaf, spec.layout))
                 program.outputs.append(Output(Ref(value)))
             else:
-                storage = tensor.untyped_storage()._cdata
-                if storage in viewed_storages:
-                    raise NotImplementedError(
-                        f"{self.name}: two of the written tensors are views of one storage. "
-                        "Write to them one at a time."
-                    )
-                viewed_storages.add(storage)
                 writes.append((leaf, spec.layout))
                 program.outputs.append(Output(Ref(value), base=leaf, view=spec.view))
             value += 1
@@ -455,6 +461,11 @@ def result_layout(meta: Tensor) -> Layout:
     if not is_dense(size, stride):
         stride = contiguous_stride(size)
     return layout(size, stride, meta.dtype)
+
+
+def _writes_several(schema, written: tuple[str, ...]) -> bool:
+    types = {a.name: str(a.type) for a in schema.arguments}
+    return len(written) > 1 or any(types[name].startswith("List") for name in written)
 
 
 def _flatten(values):
