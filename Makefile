@@ -23,9 +23,7 @@ bench: install
 	$(BIN)/python -m bench workload=bert_large device=cpu scale=smoke run_dir=runs/smoke/cpu
 	$(BIN)/python -m bench.reports runs/smoke --out runs/smoke/report
 
-test: install
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+test: lint
 	$(BIN)/python -m pytest -n 2
 
 lint: install
@@ -37,4 +35,4 @@ format: install
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) runs/smoke
