@@ -251,8 +251,9 @@ def bind_operators() -> None:
             return
         from torchtpu import dispatch
 
-        _bootstrap._destroy()
-        _bootstrap = None
+        if _bootstrap is not None:
+            _bootstrap._destroy()
+            _bootstrap = None
         dispatch.register()
         _operators_bound = True
 

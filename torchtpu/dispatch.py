@@ -113,9 +113,24 @@ def _set_storage_offset(self, source, storage_offset, size, stride=()):
     stride = tuple(stride) if len(stride) == len(size) else contiguous_stride(size)
     check_in_bounds(source.tpu_buffer, size, stride, storage_offset, self.dtype)
     source.tpu_buffer.mark_viewed()
-    return aten.set_.source_Storage_storage_offset.redispatch(
+    aten.set_.source_Storage_storage_offset.redispatch(
         META_KEYS, self, source, storage_offset, size, stride
     )
+    _adopt_dtype(self, source.tpu_buffer)
+    return self
+
+
+def _adopt_dtype(tensor, buffer) -> None:
+    """Let a storage of bytes, as torch.load makes them, lie as the tensor that covers all of it."""
+    own = layout(tuple(tensor.shape), tensor.stride(), tensor.dtype)
+    if (
+        buffer.layout.dtype is torch.uint8
+        and tensor.dtype is not torch.uint8
+        and own.nbytes == buffer.layout.nbytes > 0
+        and is_dense(own.size, own.stride)
+        and buffer.array is not None
+    ):
+        buffer.put(buffer_of(kernels[aten.clone.default](tensor)).array, own)
 
 
 def _set_storage(self, source):

@@ -308,3 +308,11 @@ def test_pin_memory_gives_an_equal_cpu_tensor():
     pinned = x.pin_memory()
     assert pinned.device.type == "cpu"
     assert pinned.tolist() == x.tolist()
+
+
+def test_a_loaded_tensor_lies_as_a_made_one(tmp_path):
+    torch.save(torch.arange(6.0).view(2, 3), tmp_path / "x.pt")
+    x = torch.load(tmp_path / "x.pt", map_location="tpu")
+    layout = x.untyped_storage().tpu_buffer.layout
+    assert (layout.size, layout.dtype) == ((2, 3), torch.float32)
+    assert (x * 2).tolist() == [[0, 2, 4], [6, 8, 10]]

@@ -324,3 +324,40 @@ def test_debug_mode_checks_indices_and_names_the_line():
             x / x
     finally:
         config.eager_mode, config.debug_nans = "strict", "0"
+
+
+def test_partly_overlapping_writes_are_refused():
+    for device in ("cpu", "tpu"):
+        x = torch.arange(6.0).to(device)
+        with pytest.raises(RuntimeError, match="single memory location"):
+            x[1:].copy_(x[:-1])
+        with pytest.raises(RuntimeError, match="single memory location"):
+            x[1:].add_(x[:-1])
+        x[3:].add_(x[:3])  # side by side is fine
+        x.mul_(x)  # and so is the tensor itself
+        assert x.tolist() == [0, 1, 4, 9, 25, 49]
+
+
+def test_the_default_dtype_is_part_of_what_integers_become():
+    i = torch.tensor([1, 2], device="tpu")
+
+    def dtypes():
+        results = [
+            torch.ones(2, device="tpu"),
+            i / 2,
+            i.sqrt(),
+            i * 1.5,
+            i / i,
+            torch.full((2,), 1.0).to("tpu"),
+        ]
+        return {result.dtype for result in results}
+
+    for _ in range(2):
+        assert dtypes() == {torch.float32}
+    torch.set_default_dtype(torch.float64)
+    try:
+        for _ in range(2):
+            assert dtypes() == {torch.float64}
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert dtypes() == {torch.float32}

@@ -10,6 +10,7 @@ import os
 import hypothesis
 import torch
 from hypothesis import strategies as st
+from torch._prims_common import is_non_overlapping_and_dense
 
 EXAMPLES = int(os.environ.get("VIEW_PROGRAM_EXAMPLES", "500"))
 SHAPES = [(4, 6), (2, 3, 4), (6,), (1, 4)]
@@ -50,7 +51,9 @@ WRITES = {
     "neg_": lambda t, o, n: t.neg_(),
     "zero_": lambda t, o, n: t.zero_(),
     "fill_": lambda t, o, n: t.fill_(n),
-    "copy_": lambda t, o, n: t.copy_(o),
+    "copy_": lambda t, o, n: t.copy_(o.clone()),
+    # Where memory overlaps, the CPU refuses what is dense; for the rest its order of writing decides.
+    "copy_alias": lambda t, o, n: t.copy_(o if _is_dense(t, o) else o.clone()),
     "add_other": lambda t, o, n: t.add_(o.clone()),
     "setitem": lambda t, o, n: t.__setitem__(0, n),
     "setitem_step": lambda t, o, n: t.__setitem__((..., slice(None, None, 2)), n),
@@ -64,6 +67,11 @@ WRITES = {
     "set_": lambda t, o, n: t.set_(o),
     "resize_": lambda t, o, n: t.resize_(2, 3).fill_(n),  # what it adds is uninitialised
 }
+
+
+def _is_dense(*tensors):
+    return all(is_non_overlapping_and_dense(t) for t in tensors)
+
 
 STEP = st.one_of(
     st.tuples(

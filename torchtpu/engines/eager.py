@@ -277,6 +277,9 @@ class Kernel:
         self._collect(args, kwargs, leaves)
         if self.precision:
             leaves.key.append(torch.get_float32_matmul_precision())
+        default_dtype = torch.get_default_dtype()
+        if default_dtype is not torch.float32:  # what integers are promoted to
+            leaves.key.append(default_dtype)
         key = tuple(leaves.key)
         entry = _entries.get(key)
         if entry is None:
@@ -286,7 +289,9 @@ class Kernel:
                 raise
             except NotImplementedError:
                 return self.unsupported(self.form.overload, args, kwargs)
-        generator = kwargs.get("generator") if self.random else None
+        if entry.writes and len(leaves.tensors) > 1:
+            _check_overlap([leaf for leaf, _ in entry.writes], leaves.tensors)
+        generator = _generator(args, kwargs) if self.random else None
         outputs = self._run(entry, leaves, generator)
         return self._deliver(entry, outputs, leaves, args, kwargs)
 
@@ -492,6 +497,52 @@ def _pair_written(bound, written):
 def _overlaps_itself(tensor: Tensor) -> bool:
     """Whether the tensor is expanded, so that one place in storage is several elements."""
     return any(s == 0 and n > 1 for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def _check_overlap(written: list[int], tensors: list) -> None:
+    """Refuse, as PyTorch does, to write to a tensor that shares part of its memory with another
+    argument: the result would depend on the order of writing."""
+    for leaf in written:
+        target = tensors[leaf]
+        storage = target.untyped_storage()
+        if not storage.tpu_buffer.viewed:
+            continue
+        for other in tensors:
+            if (
+                other is not None
+                and other is not target
+                and is_tpu_tensor(other)
+                and other.untyped_storage() is storage
+                and _overlaps_partly(target, other)
+            ):
+                raise RuntimeError(
+                    "unsupported operation: some elements of the input tensor and the written-to "
+                    "tensor refer to a single memory location. Please clone() the tensor before "
+                    "performing the operation."
+                )
+
+
+def _overlaps_partly(a: Tensor, b: Tensor) -> bool:
+    """Whether two views of one storage share some, but not all, of their bytes; False where only a
+    look at every element could tell (as at::get_overlap_status)."""
+    if a.numel() == 0 or b.numel() == 0:
+        return False
+    if not (is_dense(tuple(a.shape), a.stride()) and is_dense(tuple(b.shape), b.stride())):
+        return False
+
+    def span(t):
+        start = t.storage_offset() * t.element_size()
+        return start, start + t.numel() * t.element_size()
+
+    (a_start, a_end), (b_start, b_end) = span(a), span(b)
+    if (a_start, a_end) == (b_start, b_end):
+        return a.stride() != b.stride()
+    return a_start < b_end and b_start < a_end
+
+
+def _generator(args, kwargs) -> torch.Generator | None:
+    """The generator among a call's arguments."""
+    return next((v for v in (*args, *kwargs.values()) if isinstance(v, torch.Generator)), None)
 
 
 def _is_number(value) -> bool:

@@ -55,17 +55,34 @@ def _learn(table: dict, kernel: Kernel, buffers: list[Buffer], key: list) -> Non
     if debug.enabled() or any(buffer.whole is None for buffer in buffers):
         return
     entry = cache.entries.get((kernel, *key))
-    if entry is not None and entry.raw_call is not None:
-        execute, handlers = entry.raw_call
-        result = entry.results[0]
-        shells = _shells.setdefault(result, [])
-        table[tuple(key) if len(key) > 1 else key[0]] = (execute, handlers, shells, result)
+    if (
+        entry is None
+        or entry.raw_call is None
+        or _depends_on_default_dtype(entry.results[0], buffers)
+    ):
+        return
+    execute, handlers = entry.raw_call
+    result = entry.results[0]
+    if len(_shells) > _MOST_LAYOUTS:
+        _shells.clear()
+    shells = _shells.setdefault(result, [])
+    table[tuple(key) if len(key) > 1 else key[0]] = (execute, handlers, shells, result)
+
+
+def _depends_on_default_dtype(result: Layout, buffers: list[Buffer]) -> bool:
+    """Whether integers became floating: the tables do not know of torch.set_default_dtype."""
+
+    def is_inexact(dtype):
+        return dtype.is_floating_point or dtype.is_complex
+
+    return is_inexact(result.dtype) and not any(is_inexact(b.layout.dtype) for b in buffers)
 
 
 # Tensors made in advance, with their Buffers, for results of a layout. Making sixteen at once costs
 # half as much for each as making one in the middle of a call, whose code has left the CPU's caches.
 _shells: dict[Layout, list[tuple[torch.Tensor, Buffer]]] = {}
 _BATCH = 16
+_MOST_LAYOUTS = 1000
 
 
 def _make_shell(shells: list, result: Layout):
