@@ -5,12 +5,12 @@ The number of examples is set by VIEW_PROGRAM_EXAMPLES (default 500). Shapes and
 a small pool, so that programs share compiled executables.
 """
 
+import math
 import os
 
 import hypothesis
 import torch
 from hypothesis import strategies as st
-from torch._prims_common import is_non_overlapping_and_dense
 
 EXAMPLES = int(os.environ.get("VIEW_PROGRAM_EXAMPLES", "500"))
 SHAPES = [(4, 6), (2, 3, 4), (6,), (1, 4)]
@@ -70,7 +70,12 @@ WRITES = {
 
 
 def _is_dense(*tensors):
-    return all(is_non_overlapping_and_dense(t) for t in tensors)
+    def dense(t):
+        by_stride = sorted((s, n) for n, s in zip(t.shape, t.stride(), strict=True) if n != 1)
+        sizes = [n for _, n in by_stride]
+        return all(s == math.prod(sizes[:i]) for i, (s, _) in enumerate(by_stride))
+
+    return all(dense(t) for t in tensors)
 
 
 STEP = st.one_of(
