@@ -6,6 +6,14 @@ from torchtpu import dtypes
 from torchtpu.lowerings.registry import register_lowering
 
 
+def _cast(x, dtype):
+    """`x` in another dtype. A float becomes uint8 by way of int64, as in PyTorch, so that -1.0 gives
+    255; XLA alone would clamp."""
+    if dtype == jnp.uint8 and jnp.issubdtype(x.dtype, jnp.floating):
+        x = x.astype(jnp.int64)
+    return x.astype(dtype)
+
+
 @register_lowering("aten::copy")
 def copy(self, src):
     """`src` broadcast to the shape of `self`; the caller casts to its dtype."""
@@ -13,7 +21,7 @@ def copy(self, src):
         self.dtype, jnp.complexfloating
     ):
         src = src.real
-    return jnp.broadcast_to(src, self.shape).astype(self.dtype)
+    return jnp.broadcast_to(_cast(src, self.dtype), self.shape)
 
 
 @register_lowering("aten::clone", "aten::alias_copy", "aten::lift_fresh_copy", "aten::detach_copy")
@@ -23,7 +31,7 @@ def clone(self):
 
 @register_lowering("aten::_to_copy")
 def to_copy(self, *, dtype=None):
-    return self if dtype is None else self.astype(dtypes.to_jax(dtype))
+    return self if dtype is None else _cast(self, dtypes.to_jax(dtype))
 
 
 @register_lowering("aten::view_copy", "aten::_reshape_copy")

@@ -160,13 +160,20 @@ def _reduced_shape(x, dims, keepdim):
     return tuple(n for d, n in enumerate(x.shape) if d not in dims)
 
 
+def _check_not_empty(x, name):
+    if x.size == 0:
+        raise RuntimeError(f"{name}(): a tensor without elements has no extremum; give a dim")
+
+
 @register_lowering("aten::max")
 def max_all(self):
+    _check_not_empty(self, "max")
     return jnp.max(self)
 
 
 @register_lowering("aten::min")
 def min_all(self):
+    _check_not_empty(self, "min")
     return jnp.min(self)
 
 
@@ -231,6 +238,8 @@ def aminmax_dim(self, dim, keepdim=False):
 
 def _variance_and_mean(self, dim, correction, keepdim):
     """Two passes, in opmath; a complex variance is that of the real plus the imaginary parts."""
+    if not jnp.issubdtype(self.dtype, jnp.inexact):
+        raise RuntimeError("std and var only support floating point and complex dtypes")
     x = upcast(self)
     dims = normalize_dims(dim, x.ndim)
     mean = _mean(x, dims, True)

@@ -152,3 +152,15 @@ def test_dist_and_renorm(same_as_cpu):
     x = matrix(requires_grad=True)
     same_as_cpu(lambda x: torch.dist(x, x.detach().flip(0), 2), x)
     same_as_cpu(lambda x: torch.renorm(x, 2, 1, 5.0), x)
+
+
+@pytest.mark.parametrize("name", ["std", "var"])
+def test_no_variance_of_integers(name):
+    with pytest.raises(RuntimeError, match="only support floating point"):
+        getattr(torch, name)(torch.arange(4, device="tpu"))
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_no_extremum_without_elements(name):
+    with pytest.raises(RuntimeError, match="without elements"):
+        getattr(torch, name)(torch.empty(0, device="tpu"))

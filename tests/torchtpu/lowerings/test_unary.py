@@ -108,3 +108,10 @@ def test_polygamma_and_mvlgamma(same_as_cpu):
     x = torch.tensor([2.5, 0.7, 5.0])
     same_as_cpu(lambda x: torch.polygamma(2, x), x)
     same_as_cpu(lambda x: torch.mvlgamma(x + 1, 3), x)
+
+
+def test_float_becomes_uint8_modulo_256(same_as_cpu):
+    x = torch.tensor([-1.0, -2.7, 0.5, 255.0, 256.0, 300.4])
+    same_as_cpu(
+        lambda x: (x.to(torch.uint8), torch.empty(6, dtype=torch.uint8).to(x.device).copy_(x)), x
+    )
