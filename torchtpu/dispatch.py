@@ -76,7 +76,12 @@ _VIEWS = (
     aten.view_as_complex.default,
 )
 # PyTorch's own kernels of these make the view without calling one of those above.
-_COMPOSITE_VIEWS = (aten.view.dtype, aten._conj.default, aten._neg_view.default)
+_COMPOSITE_VIEWS = (
+    aten.view.dtype,
+    aten._conj.default,
+    aten._neg_view.default,
+    aten._unsafe_view.default,
+)
 _COMPOSITE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
 
 

@@ -361,3 +361,45 @@ def test_the_default_dtype_is_part_of_what_integers_become():
     finally:
         torch.set_default_dtype(torch.float32)
     assert dtypes() == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a, i: a.index_select(1, i(3)),
+        lambda a, i: a.gather(1, i(3).view(1, 1)),
+        lambda a, i: a.scatter(1, i(3).view(1, 1), 1.0),
+        lambda a, i: a.scatter_add(1, i(3).view(1, 1), a),
+        lambda a, i: a.scatter_reduce(1, i(3).view(1, 1), a, "sum"),
+        lambda a, i: a.index_reduce(0, i(2), a[:1], "amax"),
+        lambda a, i: a.index_add(0, i(2), a[:1]),
+        lambda a, i: a.put(i(6), i(1).float()),
+        lambda a, i: a.take(i(6)),
+        lambda a, i: a[i(2)],
+        lambda a, i: torch.nn.functional.embedding(i(2), a),
+        lambda a, i: torch.nn.functional.embedding_bag(i(2), a, i(0)),
+        lambda a, i: torch.nn.functional.nll_loss(a, i(0, 3)),
+    ],
+)
+def test_debug_mode_refuses_indices_out_of_range(call):
+    from torchtpu.config import config
+
+    a = torch.arange(6.0, device="tpu").view(2, 3)
+    config.eager_mode = "debug"
+    try:
+        with pytest.raises(IndexError, match="out of bounds"):
+            call(a, lambda *values: torch.tensor(values, device="tpu"))
+    finally:
+        config.eager_mode = "strict"
+
+
+def test_repeats_that_are_data_go_to_the_cpu():
+    from torchtpu.config import config
+
+    before, config.fallback = config.fallback, "allow"
+    try:
+        x = torch.arange(3.0, device="tpu")
+        repeated = torch.repeat_interleave(x, torch.tensor([1, 0, 2], device="tpu"))
+        assert repeated.tolist() == [0, 2, 2]
+    finally:
+        config.fallback = before

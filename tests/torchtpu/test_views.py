@@ -34,6 +34,7 @@ VIEWS = {
     "t": lambda x: x.t(),
     "tensor_split": lambda x: x.tensor_split(3)[1],
     "transpose": lambda x: x.transpose(0, 1),
+    "unsafe_view": lambda x: torch.ops.aten._unsafe_view(x, [2, 8]),
     "unbind": lambda x: x.unbind(1)[3],
     "unflatten": lambda x: x.unflatten(0, (2, 2)),
     "unfold": lambda x: x.unfold(0, 2, 1),
@@ -81,6 +82,18 @@ def test_an_operator_reads_the_view(name, dtype):
     for operator in (lambda x: x + x, lambda x: -x, lambda x: x * 2, lambda x: x + x.clone()):
         for _ in range(2):  # through the kernel, then the short way
             torch.testing.assert_close(operator(ours).cpu(), operator(theirs), rtol=1e-6, atol=0)
+
+
+def test_a_folded_product_is_not_read_as_its_storage():
+    for _ in range(3):
+        torch.exp(torch.ones(6, 7, device="tpu"))  # the short way knows this layout
+    a, w = torch.randn(2, 3, 5), torch.randn(7, 5)
+    ours = torch.exp(torch.nn.functional.linear(a.to("tpu"), w.to("tpu")))
+    torch.testing.assert_close(ours.cpu(), torch.exp(torch.nn.functional.linear(a, w)))
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    for _ in range(3):
+        x.to("tpu") * y.to("tpu")
+    torch.testing.assert_close(torch.kron(x.to("tpu"), y.to("tpu")).cpu(), torch.kron(x, y))
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64])

@@ -21,6 +21,11 @@ _INDEX_CHECKS = {
     "gather": ("index", "self"),
     "scatter": ("index", "self"),
     "scatter_add": ("index", "self"),
+    "scatter_reduce": ("index", "self"),
+    "index_reduce": ("index", "self"),
+    "put": ("index", "self"),
+    "_embedding_bag": ("indices", "weight"),
+    "_embedding_bag_forward_only": ("indices", "weight"),
     "take": ("index", "self"),
     "index_add": ("index", "self"),
     "index_copy": ("index", "self"),
@@ -56,7 +61,7 @@ def check_arguments(name: str, arguments: dict) -> None:
             if part is not None:
                 _check_range(name, part, tensor.shape[dim], negative=True)
         return
-    if base == "take":
+    if base in ("take", "put"):
         size = tensor.numel()
     elif base in ("nll_loss_forward", "nll_loss2d_forward"):
         ignored = arguments.get("ignore_index", -100)
@@ -64,11 +69,11 @@ def check_arguments(name: str, arguments: dict) -> None:
         classes = tensor.shape[1 if tensor.dim() > 1 else 0]
         _check_range(name, values[values != ignored], classes, negative=False)
         return
-    elif base == "embedding":
+    elif "embedding" in base:
         size = tensor.shape[0]
     else:
         size = tensor.shape[arguments["dim"]] if tensor.dim() else 1
-    _check_range(name, index, size, negative=base == "take")
+    _check_range(name, index, size, negative=base in ("take", "put"))
 
 
 def _check_range(name, index, size, negative) -> None:

@@ -79,7 +79,8 @@ def repeat(self, repeats):
     return jnp.tile(x, repeats)
 
 
-@register_lowering("aten::repeat_interleave.Tensor")
+# meta="jax": PyTorch's meta kernel has no NotImplementedError for a missing output_size.
+@register_lowering("aten::repeat_interleave.Tensor", meta="jax")
 def repeat_interleave(repeats, *, output_size=None):
     """The index of each repetition: i stands repeats[i] times. Needs `output_size`, their sum: without
     it the result's size depends on data and the caller falls back."""
