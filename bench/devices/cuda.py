@@ -23,7 +23,7 @@ class CudaDevice(Device):
         if not torch.cuda.is_available():
             built = torch.version.cuda
             why = (
-                f"PyTorch {torch.__version__} finds no GPU"
+                f"PyTorch {torch.__version__} finds no CUDA GPU"
                 if built
                 else (f"this PyTorch ({torch.__version__}) is built without CUDA")
             )

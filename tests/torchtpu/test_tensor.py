@@ -176,6 +176,7 @@ def test_writing_to_an_expanded_tensor_is_refused():
     x = torch.zeros(1, device="tpu").expand(3)
     with pytest.raises(RuntimeError, match="single memory location"):
         x.add_(1)
+    torch.zeros(0, 1, device="tpu").expand(0, 3).add_(1)  # no element, no overlap
 
 
 def test_mixed_devices_are_refused():

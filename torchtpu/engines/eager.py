@@ -496,7 +496,9 @@ def _pair_written(bound, written):
 
 def _overlaps_itself(tensor: Tensor) -> bool:
     """Whether the tensor is expanded, so that one place in storage is several elements."""
-    return any(s == 0 and n > 1 for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.numel() > 0 and any(
+        s == 0 and n > 1 for n, s in zip(tensor.shape, tensor.stride(), strict=True)
+    )
 
 
 def _check_overlap(written: list[int], tensors: list) -> None:
