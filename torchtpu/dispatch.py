@@ -157,12 +157,12 @@ def _resize(self, size, *, memory_format=None):
     size = tuple(size)
     if any(n < 0 for n in size):
         raise RuntimeError(f"Trying to resize a tensor to a negative size: {list(size)}")
+    if size == tuple(self.shape) and memory_format is None:
+        return self  # whatever its strides, as PyTorch does
     if memory_format in (None, torch.contiguous_format, torch.preserve_format):
         stride = contiguous_stride(size)
     else:
         stride = torch.empty(size, device="meta", memory_format=memory_format).stride()
-    if size == tuple(self.shape) and stride == self.stride():
-        return self
     offset = self.storage_offset()
     numel = 1
     for n in size:

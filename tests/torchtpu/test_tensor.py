@@ -132,6 +132,8 @@ def test_set_resize_and_as_strided():
         assert x.tolist() == [[0, 9], [2, 3]]
         x.resize_(8)
         assert x[:6].tolist() == [0, 9, 2, 3, 4, 5]
+        t = torch.arange(6.0).to(device).view(2, 3).t()
+        assert t.resize_(3, 2).stride() == (1, 3)
         x.as_strided_((2,), (3,), 1)
         assert x.tolist() == [9, 4]
         z = torch.arange(4.0).to(device)
